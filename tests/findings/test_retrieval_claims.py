@@ -142,7 +142,7 @@ def test_readers_that_came_able_to_read_are_no_control_of_what_passages_are_for(
     told = scores[scores["metric"] == "learned"].assign(metric="read_updates", value=1250.0)
     found = verdict(name, knowledge=able, retrieval_scores=pd.concat([scores, told], ignore_index=True))
     assert (found["verdict"], found["control_name"]) == ("holds", "reader of random passages"), found["note"]
-    assert "untrained models: not measured (readers came able to read" in found["note"]
+    assert "untrained models: not measured (the readers were pretrained" in found["note"]
 
 
 FROZEN = (0.0, 0.0, 0.0, 0.0)
@@ -204,14 +204,14 @@ def test_answers_that_are_not_there_cannot_be_lost_and_are_no_control_of_heads()
     assert (found["verdict"], found["control_name"]) == ("holds", "random heads"), found["note"]
     for document, right in (("no", "0.08"), ("random", "0.06")):
         assert (
-            f"control, {document} document: not measured (there is nothing to lose, {right} of the ans" in found["note"]
+            f"control, {document} document: not measured (there is nothing to lose: {right} of the ans" in found["note"]
         )
 
 
 def test_heads_of_memory_cannot_be_told_where_nothing_is_known_from_memory():
     found = verdict("R-17", {"left": {"none": ((0.08, 0.0, 0.0, 0.0), (0.08, 0.08, 0.08, 0.08))}})
     assert found["verdict"] == "not testable here", found["note"]
-    assert "nothing to lose, 0.0" in found["reason"]
+    assert "nothing to lose: 0.0" in found["reason"]
     assert 'trained facts, document "none"' in found["reason"]
     known = verdict("R-17", {"left": {"none": ((0.22, 0.21, 0.2, 0.19), (0.22, 0.22, 0.22, 0.22))}})
     assert known["verdict"] == "holds", known["note"]
@@ -465,7 +465,7 @@ def test_slope_is_of_the_logarithm_of_exposure():
     own = own[own["weight"] > 0]
     slopes = [np.polyfit(np.log(rows["weight"]), rows["value"], 1)[0] for _, rows in own.groupby("seed")]
     found = verdict("R-18")
-    assert f"its slope over the logarithm of exposure, closed-book reader: {np.mean(slopes):.3g} (" in found["note"]
+    assert f"slope of that ratio over log exposure, closed-book reader: {np.mean(slopes):.3g} (" in found["note"]
 
 
 def test_rows_in_another_order_change_nothing():

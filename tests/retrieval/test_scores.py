@@ -163,7 +163,7 @@ def test_judgements_of_blank_candidates_are_skipped_and_counted(tmp_path, capsys
     assert (found.questions, found.relevant) == (("q?", "s?"), (frozenset({1}), frozenset({0})))
     assert [one.text for one in found.passages] == ["one", "two"]
     assert found.num_skipped == 2
-    assert "2 judgements of documents without title and text skipped" in "".join(capsys.readouterr())
+    assert "2 judgements of documents without title and text were skipped" in "".join(capsys.readouterr())
     lines(tmp_path / "test.queries.tsv", "q?\t0", "r?\t1,3")
     with pytest.raises(UserError, match=r"test.queries.tsv, line 2: .* from 0 to 2. Got r"):
         load_benchmark(tmp_path)

@@ -38,13 +38,13 @@ Size = Annotated[int, Limits(at_least=20, at_most=10**6)]
 class TunePlan(TuneSettings):
     """One task for which every model of a study is tuned; each table `[[tune]]` of a plan defines one.
 
-    Without `train`, it is the built-in task of that name; otherwise `load_task` reads files or `hf:NAME:SPLIT`. Paths
-    are relative to the folder in which the study starts. Understanding tasks suit every model with an encoder or a
-    decoder; generation suits models that generate text, with all methods except those on frozen features. Unsuitable
-    models and methods are reported once.
+    Without `train`, `name` is that of a built-in task; otherwise `load_task` reads files or `hf:NAME:SPLIT`. Paths are
+    relative to the folder in which the study starts. Understanding tasks suit every model with an encoder or a decoder;
+    generation suits models that generate text, with all methods except those on frozen features. Unsuitable models and
+    methods are reported once.
 
-    For each model, `methods` × `examples` × (`seeds` + the additional `learning_rates`) trainings are made, each of
-    `epochs` (40 for a head on frozen features, which are computed once). Controls are only tuned in full.
+    Each model has `methods` × `examples` × (`seeds` + the additional `learning_rates`) training runs, each of `epochs`
+    epochs (40 for a head on frozen features, which are computed once). Controls are only tuned in full.
     """
 
     name: Name = ""  # built in: grammar-tags, grammar-agreement, grammar-pairs, grammar-span, grammar-summary

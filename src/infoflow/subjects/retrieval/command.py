@@ -59,9 +59,9 @@ def index(
         retriever: Folder of a trained retriever, for a dense index. Default: BM25 over words.
         kind: Search of a dense index: exact (the default), hnsw (a graph: faster) or ivf (short codes: smaller). The
             last two are approximate; their recall is reported.
-        shard: i/n: build only passages i, i + n, i + 2n, ... (i from 0 to n-1); give the folders of all n to ask.
-        trec: File for the results in TREC's format; queries and passages have the benchmark's names, or
-            numbers from 0.
+        shard: i/n: build only passages i, i + n, i + 2n, ... (i from 0 to n-1); to search, give all n folders.
+        trec: File for the results in TREC's format; queries and passages have their names in the benchmark, or
+            are numbered from 0.
         qrels: File for the benchmark's relevance judgements, in the same format.
     """
     with reporting(log):
@@ -77,7 +77,7 @@ def index(
         tested = load_benchmark(benchmark) if benchmark else None
         if trec is not None:
             check_run_file(trec)
-        if qrels is not None and tested is not None:  # early: a file that may not be replaced is refused
+        if qrels is not None and tested is not None:  # before the search: refuses to replace a file
             write_qrels(qrels, tested.relevant, tested.question_names, tested.passage_names)
         if out is not None:
             built = _build(source, out, read, retriever, kind, shard)
@@ -144,7 +144,7 @@ def _size(built: "PassageIndex") -> str:
 
 
 def _recall(built: "PassageIndex") -> str:
-    """How much an approximate search finds; for shards, the value of the worst one."""
+    """Recall of an approximate search; for shards, that of the worst one."""
     if not built.recall:
         return ""
     lowest = min(built.recall, key=lambda one: one.recall)

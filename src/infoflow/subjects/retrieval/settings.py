@@ -85,7 +85,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
     test: File = ""  # test questions; empty: those about a fifth of the passages of `corpus`
     answer_tokens: Annotated[int, Limits(at_least=1, at_most=10)] = 3  # tokens of an answer in `corpus`, one mask each
     entities: Annotated[int, Limits(at_least=2, at_most=1024)] = 256  # size of the world
-    exposures: Exposures = (1, 4, 16)  # relative; each has as many facts
+    exposures: Exposures = (1, 4, 16)  # relative exposures; each has the same number of facts
     world_seed: Seed = 0  # all seeds of a study share one world
     arms: Arms = (
         "closed-book", "read-gold", "read-random", "retrieve-bm25", "retrieve-frozen", "retrieve-learned",
@@ -99,8 +99,8 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
     stale_refresh: Refresh = -1  # updates between two builds of the index in the variant "stale"
     retriever_width: Annotated[int, Limits(at_least=0, at_most=65_536)] = 0  # 0: the reader's width
     vector_width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 64  # dimensions of compared embeddings
-    warm_updates: CountOrNone = 300  # of the inverse cloze task, before training variants with a retriever
-    read_updates: CountOrNone = 0  # on gold passages of another world, before all variants; 0: random weights
+    warm_updates: CountOrNone = 300  # updates on the inverse cloze task, before training variants with a retriever
+    read_updates: CountOrNone = 0  # updates on gold passages of another world, before all variants; 0: random weights
     exchange_updates: Count = 300  # further updates in the variant "exchange"
     save_every: CountOrNone = 500  # updates between checkpoints
     measures: Measures = MEASURES
@@ -109,7 +109,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
     # train, with the rule, parts and windows of [dynamics]; 0: disabled.
     allocation_tokens: CountOrNone = 0
     allocation_every: Count = 5  # updates between two loss evaluations
-    allocation_negatives: Count = 2  # passages by BM25 that these queries read beside the gold one, for every model
+    allocation_negatives: Count = 2  # BM25 passages that these queries read besides the gold one, for every model
 
     def __post_init__(self) -> None:
         check_settings(self, "retrieval")

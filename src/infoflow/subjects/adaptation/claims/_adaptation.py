@@ -15,7 +15,7 @@ from infoflow.results import Spec
 
 from ..measures import DOMAIN_LOSS, LAYER_SWAPS, TASK_SCORES, TUNING_CHANGE, TUNING_HEADS
 
-# R bootstrap replicates, K layers or models, H heads, T tasks
+# R: bootstrap replicates, K: layers or models, H: heads, T: tasks
 
 FULL, FROZEN = "full", "frozen"
 AS_IS, CONTINUED, SCRATCH = "as-is", "continued", "scratch"
@@ -24,7 +24,7 @@ SHUFFLED = "shuffled-labels"
 TEXTS = ("classification", "regression", "choice")  # shapes of tasks on whole texts
 UNDERSTANDING = (*TEXTS, "tagging", "span")
 _TEST: dict[str, Any] = {"part": "test", "main": True, "metric": ...}
-_ORDERS = 400  # random orders of heads
+_ORDERS = 400  # number of random orders of heads
 _LEVEL = 0.95
 
 
@@ -51,7 +51,7 @@ def means(*tables: Table, shapes: Sequence[str] = ()) -> Reading:
 
 
 def gain_by_size(objective: Spec) -> Reading:
-    """Gain by pretraining with the fewest and the most labelled examples, mean over tasks tuned on both, (1 + R, 2)."""
+    """Gain from pretraining with the fewest and with the most labelled examples, mean over common tasks, (1 + R, 2)."""
     return together(_gains, tuned(objective), tuned(objective, trained=False))
 
 
@@ -109,7 +109,7 @@ def chance_agreement(objective: Spec) -> Reading:
 
 
 def most_agreement(objective: Spec) -> Reading:
-    """`agreement` if all tasks needed the same heads, given the noise of each task's test examples, (1 + R, 1)."""
+    """The `agreement` of tasks that all need the same heads, given the noise of their test examples, (1 + R, 1)."""
     return _heads(objective).reduce(_ceiling)
 
 

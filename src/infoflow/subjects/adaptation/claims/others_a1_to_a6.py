@@ -79,8 +79,8 @@ def _reads(general: Table, domain: Table) -> dict[str, Reading]:
     learned=(MASKED,),
 )
 def a2(curves: Curves) -> list[Condition]:
-    """The source's four averages do not show a larger advantage of tuning after pretraining on the domain: it is 3.26
-    points after it, and 3.58 without.
+    """By the source's four averages, tuning does not gain more after pretraining on the domain (3.26 points) than
+    without it (3.58).
     """
     general, domain = (total_fall(curves[name]) for name in ("general", "domain"))
     return [
@@ -141,7 +141,7 @@ def _a4_reads(*ways: Table) -> dict[str, Reading]:
     learned=(MASKED,),
 )
 def a4(curves: Curves) -> list[Condition]:
-    """From memory: in the source, both strategies won on each task, and the differences are given by task."""
+    """As we recall, both strategies won on each task in the source, which gives the differences by task."""
     return [
         exceeds(f"score of the model {name} minus that of the model as it is", total_fall(curves[name]), 0.0, "score")
         for name in WAYS

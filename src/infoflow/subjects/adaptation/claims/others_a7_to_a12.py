@@ -55,7 +55,7 @@ _A7_READS = _reads()
     learned=(MASKED, CAUSAL),
 )
 def a7(curves: Curves) -> list[Condition]:
-    """The source's models also differ in their corpora, these only in the objective."""
+    """The source's models also differ in their corpora; ours differ only in the objective."""
     gain = total_fall(curves["scores"])
     return [exceeds("score of the masked LM minus that of the causal LM", gain, 0.0, "score", published=0.045)]
 
@@ -130,7 +130,7 @@ _A10_READS = _a10_reads()
     "Masking spans helps tasks whose answers are spans more than other tasks.",
     source=SPANBERT_PAPER.beyond,
     published="SQuAD 1.1, large models, test F1: 94.6 against 91.3 for BERT, coreference 79.6 against 77.1 (README; "
-    "that gains on most of GLUE are smaller is recalled)",
+    "we recall that gains on most of GLUE are smaller)",
     statistic="main test metric after full fine-tuning: SpanBERT above the masked LM on span tasks, and by more than "
     "on classification, regression and choice",
     reads=_A10_READS,
@@ -144,7 +144,7 @@ def a10(curves: Curves) -> list[Condition]:
     spans, texts = (total_fall(curves[name]) for name in ("spans", "texts"))
     return [
         exceeds("score of SpanBERT minus that of the masked LM, span tasks", spans, 0.0, "score", published=0.033),
-        exceeds("this gain minus that on tasks about whole texts", spans - texts, 0.0, "score", alone=False),
+        exceeds("gain on span tasks minus gain on tasks about whole texts", spans - texts, 0.0, "score", alone=False),
     ]
 
 
@@ -166,8 +166,8 @@ _A11_READS: dict[str, Reading] = {"lower less upper": regained(MASKED)}
 )
 def a11(curves: Curves) -> list[Condition]:
     """Weights outside the blocks count for neither side, since an output matrix tied to the embeddings, on which the
-    pretraining loss depends, is reset with them. From memory: the source resets top layers of tuned models, which
-    hardly affects the tasks.
+    pretraining loss depends, is reset with them. As we recall, the source resets the top layers of tuned models,
+    which hardly affects the tasks.
     """
     name = "pretraining loss regained by resetting upper blocks, minus that by resetting as many lower ones"
     return [exceeds(name, curves["lower less upper"], 0.0, "nats per predicted token")]
@@ -183,7 +183,7 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
         return None
     return (
         "head importance for a task hardly agrees with itself over the task's own test examples: tasks that need the "
-        f"same heads would agree by {most:.2f} at most, and those of the source by less than {LEAST}"
+        f"same heads would agree by {most:.2f} at most, and tasks like the source's by less than {LEAST}"
     )
 
 

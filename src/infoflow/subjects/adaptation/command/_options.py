@@ -27,7 +27,7 @@ _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 class Arm:
     """One variant: a model, and how it is tuned for the task."""
 
-    label: str  # control that it is; "": the requested model itself
+    label: str  # name of the control; "": the requested model itself
     subject: "Subject"  # the model in tables; as in a study, an untrained one has the name of the trained one
     model: "Model"  # before tuning
     pretrained_for: "AbstractObjective | None"  # None: unknown
@@ -38,7 +38,7 @@ class Arm:
 
     @property
     def recordings(self) -> Path:
-        """Folder for recordings of its tuning."""
+        """Folder for recordings of the variant's tuning."""
         return self.run / "allocation" / self._home / self.data.name / self.config.way
 
     @property
@@ -54,7 +54,7 @@ class Arm:
         return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
 
     def check(self) -> None:
-        """Raise a UserError, before tuning, if its folders contain something else."""
+        """Raise a UserError, before tuning, if the variant's folders contain something else."""
         from infoflow.foundation import UserError, check_own_folder
 
         check_own_folder(self.run / self._home / self.task.task / self.config.way, "tuning.json", "A tuned model")
@@ -108,8 +108,8 @@ class TaskFiles:
     train: Annotated[
         str,
         Parameter(
-            help="Labelled examples: label and text (and second text) with tabs, a word and its tag per line, .jsonl, "
-            ".csv, .parquet, SQuAD's .json; .gz too; or hf:NAME:SPLIT."
+            help="Labelled examples: label and text (and second text) separated by tabs, a word and its tag per line, "
+            ".jsonl, .csv, .parquet, SQuAD's .json; .gz too; or hf:NAME:SPLIT."
         ),
     ]
     dev: Annotated[str | None, _no_default("Examples for choosing the learning rate. Default: split off training.")] = (
@@ -150,7 +150,7 @@ class TaskFiles:
     ] = None
     words_column: Annotated[
         str | None,
-        _no_default("Column of the lists of words in a dataset (hf:NAME); --tags names that of their tags."),
+        _no_default("Column of the lists of words in a dataset (hf:NAME); --tags names the column of their tags."),
     ] = None
     tags: Annotated[str | None, _no_default("Column of the words' tags, if there are several.")] = None
     multi: Annotated[bool, _switch("An example may have several labels, joined by |, or none.")] = False
@@ -221,7 +221,7 @@ class TuneOptions:
     ] = 4
 
     def config(self, settings: Sequence[str], device: str | None) -> "TuneConfig":
-        """The settings of the public function, with those of `--set`."""
+        """The settings for the public function `tune`, including those of `--set`."""
         from ..measures import TuneConfig
 
         config = TuneConfig(

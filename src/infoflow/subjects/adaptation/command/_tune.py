@@ -216,7 +216,7 @@ class InsideTuning:
         from ..measures import inside_view
 
         arm, text = self.arm, self.text
-        if text is None and arm.task.shape != "generation":  # there, the task's loss already covers its texts
+        if text is None and arm.task.shape != "generation":  # in generation, the task's loss already covers its texts
             text = arm.data.test
         return inside_view(
             arm.model,

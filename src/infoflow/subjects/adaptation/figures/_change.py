@@ -141,7 +141,7 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
 
 
 def weights_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """One panel per line, blocks by components, one set per task; None without weights."""
+    """One panel per line, with blocks by components and one set per task; None if there are no weights."""
     own = pretrained(frame)
     if own.empty:
         return None
@@ -211,7 +211,7 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
 
 
 def learned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """One panel per line, blocks by components, one set per task; None without a recording."""
+    """One panel per line, with blocks by components and one set per task; None if nothing was recorded."""
     own = pretrained(frame)
     own = own[own["total"] != 0]
     if own.empty:
@@ -264,7 +264,7 @@ def _by_place(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
 
 
 def _panel(rows: pd.DataFrame, title: str, how: dict[str, Any]) -> Panel:
-    stacks = [part for _, part in rows.groupby("stack", sort=True)]  # "" is the first
+    stacks = [part for _, part in rows.groupby("stack", sort=True)]  # the stack "" comes first
     labels = [*block_labels(stacks[0]["layer"])]
     above = [label for part in stacks[1:] for label in block_labels(part["layer"], str(part["stack"].iloc[0]))]
     place = 1 if block_label(-2) in labels else 0

@@ -13,8 +13,8 @@ from infoflow.report._model_selection import ModelSelection
 from ..measures import TASK_ANSWERS
 from ._rows import FROZEN, FULL, METHODS, SCORES, main_method, most_examples, plain, way_of
 
-_MOST = 24  # examples in all
-_LETTERS = 220  # characters of a text
+_MOST = 24  # maximum number of examples
+_LETTERS = 220  # maximum characters of a text
 _KEYS = ["series", "task", "shape", "example", "text", "wanted"]
 
 
@@ -24,7 +24,7 @@ class Beside:
 
     key: str
     head: str  # heading of the column with its answers
-    name: str  # in a sentence
+    name: str  # its name in a sentence
     question: str
     caption: str
     how_to_read: tuple[str, str]
@@ -73,7 +73,7 @@ BESIDE = (
 
 
 def flipped_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """Table of examples that are right in exactly one of the tuned model and its control; None if there are none."""
+    """Table of examples that exactly one of the tuned model and its control gets right; None if there are none."""
     both, beside = _both(frame)
     flipped = both[both["right_tuned"] != both["right_beside"]]
     if flipped.empty:
@@ -140,7 +140,7 @@ def _answers(own: pd.DataFrame, *, trained: bool) -> pd.DataFrame:
 
 
 def _guessed(tuned: pd.DataFrame) -> pd.DataFrame:
-    """The same rows if every answer were the most frequent correct one; classification tasks only."""
+    """The rows if every answer were the most frequent correct one; only for classification tasks."""
     own = tuned[tuned["shape"] == "classification"]
     if own.empty:
         return own
@@ -149,7 +149,7 @@ def _guessed(tuned: pd.DataFrame) -> pd.DataFrame:
 
 
 def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
-    """Per task, equally many gained and lost examples where possible; takes one per line before a second one."""
+    """For each task, as many gained as lost examples where possible; each line has one before any has a second."""
     kinds = flipped.groupby(["task", "right_tuned"], sort=False)
     each = max(1, _MOST // kinds.ngroups)
     place = flipped.groupby(["task", "right_tuned", "series"], sort=False).cumcount()

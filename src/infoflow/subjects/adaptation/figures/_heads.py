@@ -41,7 +41,7 @@ IMPORTANCE, CONFIDENCE, ATTENTION = "importance (rank)", "confidence", "attentio
 
 
 def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """Maps of the first seed, one set per task and statistic; None without heads before and after tuning."""
+    """Maps of the first seed, one set per task and statistic; None if heads are not known before and after tuning."""
     own = pretrained(frame)
     if own.empty:
         return None
@@ -268,7 +268,7 @@ MEASURES = {"spearman": "rank correlation over all heads", "jaccard": "overlap o
 
 
 def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """One panel per line, tasks by tasks, one set per measure; None if only one task has heads."""
+    """One panel per line, with tasks by tasks and one set per measure; None if only one task has heads."""
     own = pretrained(frame)
     data = _agreement(own)
     if data.empty:
@@ -292,8 +292,8 @@ def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         question="Do tasks need the same heads?",
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],
         panels=square_panels(rows, series, **how),
-        caption=f"{bands(data, 'heads')} Colours and numbers: agreement of two tasks about the importance of heads, "
-        "which is the rise of the task's loss without it. 1: all the same; 0 or below: nothing in common.",
+        caption=f"{bands(data, 'heads')} Colours and numbers: agreement of two tasks about how important each head "
+        "is, by the rise of the task's loss without it. 1: all the same; 0 or below: nothing in common.",
         how_to_read=[
             "Rows and columns are tasks. Choose above the picture between the order of all heads and the overlap of "
             "the most important quarters (two random quarters share a seventh of the heads that are in either).",

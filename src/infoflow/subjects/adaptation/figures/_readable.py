@@ -168,7 +168,7 @@ def _readable_from(after: pd.DataFrame) -> str:
 
 
 def probes_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """One panel per line, properties by layers, one set per task; None without probes before and after."""
+    """One panel per line, with properties by layers and one set per task; None without probes before and after."""
     own = pretrained(frame)
     means = averaged(own, ["task", "probe", "layer", "state"])
     data = _differences(means)
@@ -228,5 +228,5 @@ def _extremes(data: pd.DataFrame, name: str) -> str:
             size = str(row["shown"]).replace(" (", ", ").removesuffix(")")
             place_text = f"of {task_label(str(row['probe']))} in layer {int(row['layer'])}"
             parts.append(f"{word} {place_text} ({row['task']}: {size})")
-    stated = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
+    stated = f"{name} {' and '.join(parts)}" if parts else f"{name} shows no clear change"
     return f"{stated[:1].upper()}{stated[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."

@@ -52,7 +52,7 @@ def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 
 
 def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
-    """Models without further pretraining, tuned on true labels by one method: the given one, or `main_method`."""
+    """Models without further pretraining, tuned on true labels by the given method or by `main_method`."""
     return of(frame, strategy=AS_IS, control="", method=method or main_method(frame))
 
 
@@ -122,7 +122,7 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def with_average(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `averaged`, and the mean over several tasks as another task, for models that have all of them."""
+    """The rows of `averaged`, and the mean over several tasks as another task, for models tuned for all of them."""
     every = len(tasks_of(rows))
     whole = rows.groupby(["series", "seed", "trained"])["task"].transform("nunique") == every
     if every < 2 or not bool(whole.any()):
@@ -153,7 +153,7 @@ def estimated(
 
 
 def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -> str:
-    """What the intervals cover."""
+    """A note on what the intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     least, most = (int(end) for end in (data["count"].min(), data["count"].max())) if len(data) else (0, 0)
     behind = f"; {least:,}{f' to {most:,}' if most > least else ''} {counted} per number" if most else ""

@@ -1,4 +1,4 @@
-"""What it costs and regains to reset layers to their pretrained weights, jointly or one block at a time."""
+"""What is lost and regained when layers are reset to their pretrained weights, jointly or one block at a time."""
 
 from dataclasses import asdict
 from typing import Any
@@ -66,8 +66,8 @@ def swaps_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         caption=f"{bands(of(data, quantity='score'))} Means over tasks. Each panel has its own scale.",
         how_to_read=[
             "Across: how many blocks are reset to their weights before tuning, from none to all. Up: the task's score "
-            "and the pretraining loss after that. Circles: from the bottom, at 0 the embeddings alone; triangles: from "
-            "the top, at 0 nothing, or only the norm above the blocks.",
+            "and the pretraining loss after that. Circles: reset from the bottom, where 0 resets the embeddings alone; "
+            "triangles: reset from the top, where 0 resets nothing, or only the norm above the blocks.",
             "The dashed grey line is the model before tuning (for the score, with the tuned head). The line whose "
             "score falls first lost what the task needs; the one whose loss falls first regained what was forgotten. "
             "It would be surprising if the order did not matter.",
@@ -133,7 +133,7 @@ def _sentences(means: pd.DataFrame, name: str) -> list[str]:
 
 
 def _gap(rows: pd.DataFrame) -> Samples | None:
-    """Effect of lower minus upper blocks, beyond that of parts outside them; mean over shared numbers of blocks."""
+    """Effect of lower minus upper blocks, beyond that of parts outside blocks; mean over shared numbers of blocks."""
     sides = [of(rows, rewound=side) for side in ("lower", "upper")]
     shared = set(sides[0]["blocks"]) & set(sides[1]["blocks"]) - {0}
     embeddings, norm = (side[side["blocks"] == 0] for side in sides)

@@ -54,7 +54,7 @@ def worth_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         question="How many labelled examples is pretraining worth?",
         answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(data, task=task), task, models)],
         panels=[Panel(spec=_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
-        caption=f"{bands(data)}{_POINTED if _many(data) else ''} Tuned: {way_of(scores)}; the examples are nested."
+        caption=f"{bands(data)}{_POINTED if _many(data) else ''} Tuned: {way_of(scores)}; the sets are nested."
         f"{left_out(tasks)}",
         how_to_read=[
             "Across: labelled examples, on a logarithmic scale. Up: the task's main metric on the same test "
@@ -96,7 +96,7 @@ def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
 
 
 def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, bool]:
-    """The fewest examples, how many times as many match them from scratch, and whether that is only a lower bound."""
+    """The fewest examples, how many times as many are needed from scratch, and whether that is only a lower bound."""
     n = int(trained["examples"].min())
     reached = float(trained.loc[trained["examples"] == n, "value"].iloc[0])
     own = untrained.sort_values("examples")

@@ -160,7 +160,7 @@ def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
     trained = learning_parameters(module)
     body = {parameter for parameter in module.base_model.parameters() if parameter.requires_grad}
     if module.base_model is module or any(parameter in body for parameter in trained.values()):
-        with undisturbed(module):  # it runs the model, which may be in training: dropout, half precision
+        with undisturbed(module):  # `discover` runs the model, which may be in training mode or half precision
             return discover(module)
     groups = tuple(
         ParameterGroup(

@@ -56,7 +56,7 @@ class BodyGroup:
 
     @property
     def of_embeddings(self) -> bool:
-        """Whether it lies below the blocks."""
+        """Whether the group lies below the blocks."""
         return self.layer < 0 and (self.group.component in EMBEDDINGS or "emb" in self.name)
 
 
@@ -195,7 +195,7 @@ class FeatureStore:
 
 
 def _entries(index: Path) -> Iterator[tuple[bytes, Path, int, int, int]]:
-    """Key and location of each entry, without one that is incomplete because a process was killed."""
+    """Key and location of each entry, except one that is incomplete because a process was killed."""
     numbers = index.with_suffix(".numbers")
     data = index.read_bytes()
     for key, start, tokens, width in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]):
@@ -322,7 +322,7 @@ def _keys(ids_BT: Tensor, lengths: list[int], kinds_BT: Tensor | None) -> list[b
 
 
 def _all_states(output: Any) -> tuple[Tensor, ...]:
-    """Embeddings and layers, of the decoder if there are two stacks."""
+    """States of the embeddings and of every layer; of the decoder if there are two stacks."""
     return output.decoder_hidden_states if hasattr(output, "decoder_hidden_states") else output.hidden_states
 
 

@@ -48,7 +48,7 @@ class ChoiceRows:
         return np.concatenate([np.array(one.ids, dtype=np.int64) for one in self._choices[index]])
 
     def example(self, index: int) -> Example:
-        """One text per choice; the index of the right one, and the segments (choice, token)."""
+        """One text per choice, with the index of the right one and the segments (choice, token)."""
         choices = self._choices[index]
         labels = {LABELS: np.array(self._labels[index])}
         if choices[0].segments is not None:
@@ -252,7 +252,7 @@ class Tagging(AbstractTask):
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The most likely tag of each word; a sentence's value is their mean probability over the words read."""
+        """The most likely tag of each word; a sentence's value is the mean probability of the tags of words read."""
         wanted = [list(tags) for tags in corpus.column(self.column)]
         said = [[NOT_READ] * len(tags) for tags in wanted]
         values = np.zeros(len(corpus))

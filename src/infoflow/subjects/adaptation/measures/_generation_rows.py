@@ -225,7 +225,7 @@ def written_losses(
 
 
 def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
-    """Logits and labels of a decoder that reads the target, shifted as in its family, beside an encoder.
+    """Logits and labels of a decoder with an encoder; the decoder reads the target, shifted as in its family.
 
     If targets begin with the decoder's start token ([CLS] of a matched model), this token is read but not predicted.
     """

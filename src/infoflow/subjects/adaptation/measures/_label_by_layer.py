@@ -235,7 +235,7 @@ def probes_after_tuning(
     It has the accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and position, trained
     on the frozen states of each layer of the model before tuning and of each tuned model; after tuning, means over
     seeds. Probes have few examples and stop early, so compare before with after, not with published numbers. They read
-    `tagged`, an annotated corpus, or else `corpus`, which may lack the columns for some.
+    `tagged`, an annotated corpus, or else `corpus`, which may lack the columns for some probes.
     """
     start = began_as(before, after)
     asked = corpus if tagged is None else tagged

@@ -54,8 +54,8 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
     | `grammar-span`      | span           | the head word of the subject of the verb in the question                  |
     | `grammar-summary`   | generation     | a text of subject, main verb and object                                   |
 
-    Sentences are generated with another seed than a study of `grammar`, so they differ from its training data but have
-    the same words. No two examples have the same text. The same arguments give the same task.
+    Sentences are generated with a different seed than in a study of `grammar`, so they differ from its training data
+    but have the same words. No two examples have the same text. The same arguments give the same task.
     """
     if name not in BUILT_IN_TASKS:
         raise UserError(f"There is no task {as_written(name)}. Built in: {', '.join(BUILT_IN_TASKS)}.")
@@ -114,7 +114,7 @@ def _agreement(sentence: Sentence, draws: np.random.Generator) -> Row | None:
 
 
 def _pair(sentence: Sentence, draws: np.random.Generator) -> Row | None:
-    """In a false second text, the object is another noun of the first text, so this text alone reveals nothing."""
+    """A pair; in a false second text, the object is another noun of the first, so the second alone reveals nothing."""
     main, words = _main(sentence), sentence.words or []
     if main is None:
         return None
@@ -211,7 +211,7 @@ _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice"
 def training_part(data: TaskData, examples: int, control: str) -> Corpus:
     """The training part on which a model is tuned; classes without examples are noted.
 
-    `examples` (0: all) are chosen by content: the same for every model, and nested in larger subsets. Each class keeps
+    `examples` (0: all) are chosen by content, the same for every model and nested in larger subsets. Each class keeps
     its share, up to one example, so a rare class may have none. The control "shuffled-labels" permutes labels over the
     examples (tags over words; answer positions within passages).
     """
@@ -240,7 +240,7 @@ def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
             else "Use other examples."
         )
         raise UserError(
-            f"tune.examples must leave examples of at least two classes. Of {data.name} the first {len(subset):,} are "
+            f"tune.examples must leave examples of at least two classes. The first {len(subset):,} of {data.name} are "
             f"all {as_written(labels[0])}. {enough}"
         )
     known = set(data.labels)
@@ -304,7 +304,7 @@ def _shuffled_tags(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator
 
 
 def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
-    """Answers with as many words at random positions in the passage; unanswerable questions stay unanswerable."""
+    """Answers with as many words, at random positions in the passage; unanswerable questions stay unanswerable."""
     texts, answers = list(corpus.column("text")), list(corpus.column("answers"))
     starts = [[0] * len(each) for each in answers]
     for row in order:
@@ -325,8 +325,8 @@ def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
     """The table TASK_LEAKAGE: how many distinct test texts of a task occur in its own training data and in `others`
     (role → corpus).
 
-    Both texts of a pair count; of questions about a text, only the text does, since many texts share questions. Equal
-    and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are compared as a whole, so a
+    Both texts of a pair count; for questions about a text, only the text counts, since many texts share questions.
+    Equal and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are compared as a whole, so a
     paragraph is not found in a corpus of sentences.
     """
     rows = []

@@ -227,7 +227,7 @@ def tuning_change(
     debiased linear CKA, or the rank correlation of the cosine distances between words (RSA, of `items` of the `words`).
     All models read the task's input (pairs as pairs), and the same words. The effect of tuning is the distance beyond
     the baseline, which is the distance between seeds (NaN with one seed). Intervals leave out sentences, as
-    `SpaceSimilarity` does. PWCCA needs ten words per dimension, better twenty; with fewer, it is biased towards
+    `SpaceSimilarity` does. PWCCA needs ten words per dimension, preferably twenty; with fewer, it is biased towards
     similarity, which a warning reports, and with two or fewer it is left out.
 
     Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; comparison of tuned and pretrained models:
@@ -271,7 +271,7 @@ def _measures(words: int, width: int) -> dict[str, str]:
 def _distances(
     states: Sequence[Float[np.ndarray, "word width"]], blocks: np.ndarray, items: int, measures: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of one layer: its states before, then those after with each seed."""
+    """Rows of one layer; `states` are those before tuning, then those after tuning with each seed."""
     groups = BlockGroups.of(blocks, states[0].shape[1])
     spaces = [LayerSpace(one, groups) for one in states]
     for measure, metric in measures.items():

@@ -214,7 +214,7 @@ def _split(
     if not missing:
         return parts
     shares = [share if part in missing else 0.0 for part, share in (("dev", DEV_SHARE), ("test", TEST_SHARE))]
-    # Training may be what another split left over; with the same seed, no text would then fall into a part.
+    # Training may be the rest of another split; with the same seed, no text of it would then fall into a new part.
     apart = hash64("task-parts", seed, *missing) % 2**31
     split = parts["train"].split(seed=apart, validation=shares[0], test=shares[1])
     for part, reasons in split.left_out.items():

@@ -43,8 +43,8 @@ Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **options: Any) -> AbstractTask:
     """The objective for `training.train` on the task of `data`; `options` override the task's options.
 
-    `trained` is the model's pretraining objective, if known (`training.trained_objective`): after prefix language
-    modelling with one stack, targets are written after sources with bidirectional attention.
+    `trained` is the model's pretraining objective, if known (`training.trained_objective`); if it is prefix language
+    modelling with one stack, sources get bidirectional attention.
     """
     if data.shape not in MAKERS:
         raise UserError(f"There is no task of the shape {data.shape}. Shapes: {', '.join(MAKERS)}.")
@@ -72,7 +72,7 @@ class AbstractTextTask(AbstractTask):
 
     @abstractmethod
     def targets(self, corpus: Corpus) -> np.ndarray:
-        """Targets in the form that the loss takes: one row per example."""
+        """Targets in the form that the loss takes, one row per example."""
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
         """Examples as token ids, with their targets; row i is row i of the corpus."""

@@ -64,7 +64,7 @@ class TuneSettings:
     patience: CountOrNone = 0  # epochs without gain on dev before training stops with its best weights; 0: never
     batch_examples: Count = 32
     max_length: MaxLength = 128  # maximum number of input tokens, special ones included
-    max_target: CountOrNone = 0  # maximum number of target tokens, end included; 0: the task's own, 64 at most
+    max_target: CountOrNone = 0  # maximum number of target tokens, end included; 0: the task's default, at most 64
     seeds: Seeds = (0, 1, 2)  # seeds of head, data order and dropout; the learning rate is chosen with the first
 
 
@@ -280,14 +280,14 @@ def _is_in_front(module: PreTrainedModel, name: str) -> bool:
     return any(_IN_FRONT.search(part) for part in name.split("."))
 
 
-# Stops tuning without further gain on development data, and restores the best weights.
+# Stops tuning when there is no further gain on development data, and restores the best weights.
 
 _WEIGHT = "weight:"
 
 
 @final
 class EarlyStop(TrainingHook):
-    """Scores the model every `every` updates, and ends the training after `patience` scores without a better one.
+    """Scores the model every `every` updates, and ends the training after `patience` scores without an improvement.
 
     Whenever training ends, the weights of the best score are restored (of equal scores, the first).
     """
@@ -301,7 +301,7 @@ class EarlyStop(TrainingHook):
 
     @property
     def ended(self) -> bool:
-        """Whether there were `patience` scores without a better one."""
+        """Whether there were `patience` scores without an improvement."""
         return self._waited >= self._patience
 
     def on_step_end(self, step: Step) -> None:

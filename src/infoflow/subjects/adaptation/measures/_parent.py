@@ -200,7 +200,7 @@ class Parent:
 
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    target_tokenizer: PreTrainedTokenizerBase | None  # for the output, if that is another language
+    target_tokenizer: PreTrainedTokenizerBase | None  # tokenizer of the output, if that is in another language
     digest: str  # digest of its weights and configuration as loaded
     positions: int  # maximum number of tokens of a text
 
@@ -220,7 +220,7 @@ class Parent:
 
 
 def load_parent(source: str | Path, objective: AbstractObjective, positions: int = 512) -> Parent:
-    """The model in a folder or of that name, on the CPU, for training with `objective`.
+    """The model with this folder or name, on the CPU, for training with `objective`.
 
     Texts have at most `positions` tokens, or as many as the model can read.
 

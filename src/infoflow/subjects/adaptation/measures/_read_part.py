@@ -124,7 +124,7 @@ def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus
     if not is_set or tags is None or len(named) > 1:
         given = ", ".join(f"{name}={column}" for name, column in {**named, "tags": tags}.items() if column is not None)
         raise UserError(
-            "words and tags name the columns of words and their tags in a data set or hf:NAME; no others can be "
+            "words and tags name the columns of words and their tags in a data set or hf:NAME; no other columns can be "
             f"named. Got {given}.\nFor a file leave words out: lines of word<TAB>tag and CoNLL-U have no names."
         )
     return load_corpus(source, text=None, words=named["words"], tags=(tags,))
@@ -206,7 +206,7 @@ def _unnamed(path: Path, what: str, columns: Sequence[str]) -> UserError:
 
 
 def _check_width(path: Path, width: int) -> None:
-    """Raise a UserError if a line has more columns than most: its text may contain a tab and would be truncated."""
+    """Raise a UserError if a line has more columns than most, since its text may contain a tab and would be cut."""
     for place, line in read_lines(path):
         cells = line.split("\t")
         if any(cell.strip() for cell in cells[width:]):
@@ -279,8 +279,8 @@ def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_name(digits: str, header: Sequence[str]) -> bool:
-    """Whether a cell of digits in the first line is a column name: it is, if it has the position of that number from 0
-    (as pandas numbers columns) or there is no such position (years); otherwise it is the cell of an example.
+    """Whether a cell of digits in the first line is a column name: it is if the number is its position, counted from 0
+    (as pandas numbers columns), or no position at all (years); otherwise it is the cell of an example.
     """
     return digits in header and header[int(digits) :][:1] in ([], [digits])
 

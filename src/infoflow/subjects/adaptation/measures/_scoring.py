@@ -261,7 +261,7 @@ def scored(
 ) -> Score:
     """One metric with its interval; `blocks` determine the independent units and which resamples are empty (NaN).
 
-    `agreeing`: the effective number of observations if all `count` agree, by default `count`.
+    `agreeing` is the effective number of observations if all `count` of them agree; default: `count`.
     """
     there = np.unique(blocks)
     units = len(there)

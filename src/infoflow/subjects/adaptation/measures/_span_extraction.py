@@ -235,7 +235,7 @@ def joined(answers: Sequence[SpanAnswer], count: int) -> list[SpanAnswer]:
 
 
 def with_null(answers: list[SpanAnswer], null: float, threshold: float) -> list[SpanAnswer]:
-    """The answers with "" added, in first place if its score exceeds the best one by more than `threshold`."""
+    """The answers with "" added, in first place if its score exceeds the best answer's by more than `threshold`."""
     at_front = not answers or null - answers[0].score > threshold
     return [SpanAnswer("", null), *answers] if at_front else [*answers, SpanAnswer("", null)]
 

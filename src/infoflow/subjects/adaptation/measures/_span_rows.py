@@ -148,7 +148,7 @@ class SpanRows:
         return self.windows[index].input_ids
 
     def example(self, index: int) -> Example:
-        """One text; labels: `token_type_ids` of its tokens, `start` and `end` of the answer."""
+        """The window as one text, labelled with `token_type_ids` of its tokens, and `start` and `end` of the answer."""
         window = self.windows[index]
         labels = {SEGMENTS: window.segments, "start": np.array(window.start), "end": np.array(window.end)}
         return Example(texts=(window.input_ids,), labels=labels)
@@ -211,7 +211,7 @@ def _window(found: Any, index: int, cls: int | None) -> dict[str, Any]:
 
 
 def _most_context(offsets: list[np.ndarray], step: int) -> list[np.ndarray]:
-    """Passage tokens of each window that have more context there than in other windows, bool (token,).
+    """Passage tokens of each window that have more context in it than in other windows, bool (token,).
 
     A token's context is the smaller of its distances to both ends of the window, plus a hundredth of the window's
     length; the first window wins ties. Window i begins at token i · `step` of the passage.
@@ -269,7 +269,7 @@ def _whole(offsets: np.ndarray, inside: np.ndarray, first: int, end: int) -> tup
 
 
 def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
-    """Number of questions whose answer starts or ends within a token, next to another letter or digit of it."""
+    """Number of questions whose answer starts or ends within a token, next to another letter or digit of that token."""
     marked = {window.example: window for window in windows if window.start not in (window.null, LEFT_OUT)}
     count = 0
     for row, sentence in enumerate(corpus):

@@ -3,13 +3,13 @@
 from infoflow.results import Column, TableSchema, estimate_columns
 
 METHODS = ("full", "frozen", "mix", "top", "decay", "lora")
-"""Tuned: all weights; the head; the head on a mix of layers; head and upper layers; all, slower below; adapters."""
+"""They tune: all weights; the head; the head on a mix of layers; head and upper layers; all, slower below; adapters."""
 FROZEN_METHODS = ("frozen", "mix")  # train a head on features of the pretrained body
 STRATEGIES = ("as-is", "continued", "task-texts", "scratch")
 """Pretraining before tuning.
 
-General pretraining; the same, then further pretraining on the domain; the same, then on the task's own unlabelled
-texts; pretraining on the domain alone, with its own vocabulary.
+In this order: general pretraining only; further pretraining on the domain; further pretraining on the task's own
+unlabelled texts (after the domain, if that is a phase); pretraining on the domain alone, with its own vocabulary.
 """
 
 TUNED = (
@@ -23,7 +23,7 @@ TUNED = (
 """Columns that describe the tuning; tuning seeds are either averaged, or rows with the column `tuning_seed`."""
 TUNING_SEED = Column("tuning_seed", "int64", "", "seed of head, data order and dropout")
 """The column with the seed of one tuning, for its new head, the order of the data and dropout."""
-_LAYER = Column("layer", "int64", "", "state, 0: embeddings; of the tuned stack")
+_LAYER = Column("layer", "int64", "", "state of the tuned stack, 0: embeddings")
 _STACK = Column("stack", "string", "", "encoder or decoder")
 _HEAD = (
     _STACK,
@@ -43,9 +43,9 @@ TASK_SCORES = TableSchema(
         Column("part", "string", "", "dev or test"),
         Column("metric", "string", "", "accuracy, macro_f1, matthews, pearson, f1, ..."),
         Column("main", "bool", "", "whether it is the task's main metric"),
-        Column("learning_rate", "float64", "", "peak, chosen on dev"),
+        Column("learning_rate", "float64", "", "peak learning rate, chosen on dev"),
         Column("updates", "int64", "updates", "optimiser steps of tuning"),
-        *estimate_columns("score", "the metric, 1 the best", "the best guess without a model", "examples"),
+        *estimate_columns("score", "the metric; 1 is best", "the best guess without a model", "examples"),
     ),
 )
 TASK_ANSWERS = TableSchema(
@@ -87,7 +87,7 @@ TUNING_WEIGHTS = TableSchema(
         Column("component", "string", "", "as in the anatomy: query, key, mlp_in, ..."),
         Column("parameters", "int64", "", "how many weights"),
         Column("relative", "float64", "", "norm of the change, divided by the norm before"),
-        Column("cosine", "float64", "", "between the weights before and after"),
+        Column("cosine", "float64", "", "cosine between the weights before and after"),
     ),
 )
 TUNING_HEADS = TableSchema(
@@ -98,13 +98,13 @@ TUNING_HEADS = TableSchema(
     columns=(
         *TUNED,
         *_HEAD,
-        Column("js", "float64", "nats", "Jensen–Shannon divergence of its attention"),
+        Column("js", "float64", "nats", "Jensen–Shannon divergence of its attention before and after"),
         Column("js_low", "float64", "nats", "lower end of the 95% interval"),
         Column("js_high", "float64", "nats", "upper end"),
-        Column("confidence_before", "float64", "", "mean largest weight, before"),
-        Column("confidence_after", "float64", "", "after"),
-        Column("role_before", "string", "", 'roles of the head by `head_roles`; "": none'),
-        Column("role_after", "string", "", 'likewise; "": none'),
+        Column("confidence_before", "float64", "", "mean largest attention weight before tuning"),
+        Column("confidence_after", "float64", "", "the same after tuning"),
+        Column("role_before", "string", "", 'roles of the head before tuning, by `head_roles`; "": none'),
+        Column("role_after", "string", "", 'roles after tuning; "": none'),
         Column("cost_before", "float64", "nats", "pretraining loss without the head minus with it"),
         *estimate_columns("nats", "task loss of the tuned model without the head minus with it", "0", "examples"),
     ),
@@ -118,8 +118,8 @@ LABEL_BY_LAYER = TableSchema(
         _STACK,
         _LAYER,
         Column("state", "string", "", "before, after or untrained"),
-        Column("metric", "string", "", "accuracy of a linear probe; or information"),
-        *estimate_columns("share or nats", "of the metric", "majority class; shuffled labels", "examples"),
+        Column("metric", "string", "", "accuracy of a linear probe, or information"),
+        *estimate_columns("share or nats", "value of the metric", "majority class; shuffled labels", "examples"),
     ),
 )
 PROBES_AFTER_TUNING = TableSchema(
@@ -138,8 +138,8 @@ PROBES_AFTER_TUNING = TableSchema(
 LAYER_SWAPS = TableSchema(
     name="layer_swaps",
     version=5,
-    description="Some layers of the tuned model reset to their weights before tuning: what the task loses, and "
-    "what the pretraining objective regains.",
+    description="What the task loses, and what the pretraining objective regains, if some layers of the tuned model "
+    "are reset to their weights before tuning.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
@@ -148,7 +148,7 @@ LAYER_SWAPS = TableSchema(
             "string",
             "",
             "what is reset; lower: the embeddings and the first `blocks`; "
-            "upper: the last `blocks` and the norm above; one: block `layer` alone; all; none",
+            "upper: the last `blocks` and the norm above them; one: block `layer` alone; all; none",
         ),
         Column("blocks", "int64", "blocks", "how many blocks are reset"),
         Column(
@@ -183,8 +183,8 @@ TASK_PRUNING = TableSchema(
         *TUNED,
         Column("order", "string", "", "importance or random"),
         Column("removed", "int64", "heads", "number of removed heads"),
-        Column("heads", "int64", "heads", "heads of the model"),
-        *estimate_columns("score", "the task's main metric", "without any removed", "examples"),
+        Column("heads", "int64", "heads", "number of heads of the model"),
+        *estimate_columns("score", "the task's main metric", "score with all heads", "examples"),
     ),
 )
 DOMAIN_LOSS = TableSchema(
@@ -204,7 +204,7 @@ TASK_LEAKAGE = TableSchema(
         Column("task", "string", "", "name of the task"),
         Column("within", "string", "", "pretraining, domain or train"),
         Column("texts", "int64", "texts", "distinct test texts"),
-        Column("same", "int64", "texts", "number of them that occur there with the same words"),
-        Column("near", "int64", "texts", "number of them equal to a text there or one word apart"),
+        Column("same", "int64", "texts", "number of test texts that occur there with the same words"),
+        Column("near", "int64", "texts", "number of test texts equal to a text there or one word apart"),
     ),
 )

@@ -249,7 +249,7 @@ _ENTITY = re.compile(r"[BIES]-.+")
 def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) -> str:
     """The tag column of a corpus: the named one, `tag`, `upos`, or the only one.
 
-    If `labels` are given, the first column whose tags are all among them.
+    If `labels` are given, it is the first column whose tags are all among them.
     """
     if "words" not in corpus.columns:
         raise UserError(

@@ -27,7 +27,7 @@ from ._task_parts import TaskBatch, TaskPart
 
 
 def ablated_losses(model: Model, part: TaskPart, variants: Sequence[HeadSet]) -> Float[np.ndarray, "variant example"]:
-    """Task loss of each example, in nats: first of the tuned model, then with each set of heads ablated (output 0)."""
+    """Task loss of each example, in nats, first with all heads, then with each set of heads ablated (output 0)."""
     found = np.zeros((1 + len(variants), len(part)))
     for batch in part.batches:
         found[:, batch.index] = _of_batch(model, part, batch, variants)
@@ -177,7 +177,7 @@ HEAD_OVERLAP = TableSchema(
             "measure",
             "string",
             "",
-            "spearman: of the importance of all heads; jaccard: of the most important quarter",
+            "spearman: correlation of the importance of all heads; jaccard: overlap of the most important quarter",
         ),
         *estimate_columns("1", "agreement of the two tasks", "expected for unrelated tasks", "heads"),
     ),
@@ -231,5 +231,5 @@ def _jaccard(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> fl
 
 
 def _most(values: Float[np.ndarray, " head"]) -> set[int]:
-    """Indices of the most important quarter; of equal heads, the first."""
+    """Indices of the most important quarter; among equal heads, the first ones count."""
     return set(np.argsort(-values, kind="stable")[: max(1, round(KEPT * len(values)))].tolist())

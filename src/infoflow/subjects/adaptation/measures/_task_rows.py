@@ -59,7 +59,7 @@ class TaskRows:
         return np.array(self._tokens[index].ids, dtype=np.int64)
 
     def example(self, index: int) -> Example:
-        """One text: both texts of a pair, with the segment of each token."""
+        """One text, which contains both texts of a pair, with the segment of each token."""
         segments = self._tokens[index].segments
         more = {} if segments is None else {SEGMENTS: np.array(segments, dtype=np.int64)}
         asked = {name: np.asarray(values[index]) for name, values in self._asked.items()}
@@ -76,7 +76,7 @@ def read_texts(
     """Token ids of texts or pairs, with a note of how many were truncated.
 
     The longer text of a pair is truncated first or, with `keep_second`, the first text as far as possible. If a
-    tokenizer joins a pair without a separator (as GPT-2's), its separator or else its end of text is put there.
+    tokenizer joins a pair without a separator (as GPT-2's does), its separator or else its end-of-text token is added.
     """
     limit = min(max_length, int(min(tokenizer.model_max_length, 10**9)))
     reader = _Reader(tokenizer, limit, pairs=second is not None, keep_second=keep_second)
@@ -126,7 +126,7 @@ class _Reader:
         ]
 
     def _second_kept(self, first: list[str], second: list[str]) -> list[Tokens]:
-        """Truncates the first text, at most to one token, and then both."""
+        """Truncate the first text, down to one token if necessary, and then both."""
         bare = self._encode(second, None, add_special_tokens=False)["input_ids"]
         fits = np.array([len(ids) < self._room for ids in bare])
         found: dict[int, Tokens] = {}

@@ -18,7 +18,7 @@ Wanted = Callable[[Corpus], list[list[str]]]  # right answers of each example, t
 Metric = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 """A metric from the predictions and references of all examples; 1 is best."""
 
-_LOOKED_AT = 500  # training examples for choosing a guess
+_LOOKED_AT = 500  # maximum number of training examples for choosing a guess
 
 
 def guess_score(metric: Metric, wanted: Wanted, corpus: Corpus, train: Corpus, nothing: bool = False) -> float:
@@ -35,7 +35,7 @@ def guess_score(metric: Metric, wanted: Wanted, corpus: Corpus, train: Corpus, n
 
 
 def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
-    """The mean over examples of a score per example."""
+    """The metric that is the mean over examples of a per-example score."""
 
     def metric(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
         return float(np.mean([score(*each) for each in zip(said, wanted, strict=True)]))
@@ -44,7 +44,7 @@ def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
 
 
 def mean_score(metric: str, values: np.ndarray, corpus: Corpus, baseline: float, scale: Scale = "share") -> Score:
-    """The mean of a score per example, with its interval over blocks of examples."""
+    """The mean of per-example values, with its interval over blocks of examples."""
     blocks = blocks_of(corpus)
     sums = np.bincount(blocks, weights=values, minlength=NUM_BLOCKS)
     return Score(
@@ -132,7 +132,7 @@ def _bleu(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarr
 
 
 def _chrf(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarray) -> tuple[float, np.ndarray]:
-    """chrF in the same way: its counts of matching character n-grams add up over texts."""
+    """chrF, computed as in `_bleu`, because its counts of matching character n-grams add up over texts."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric, (said, wanted) = CHRF(lowercase=True), _comparable(said, wanted)

@@ -273,7 +273,7 @@ class _Tuning:
         return frozen_body(module, FeatureStore(self.features / f"{self.model.digest}-all"), mix)
 
     def _early_stop(self, updates: int) -> list[TrainingHook]:
-        """The hook that ends a training without gain on dev; it runs after all others and scores after every epoch."""
+        """The hook that ends training when dev no longer improves; it runs after all others and scores every epoch."""
         if not self.config.patience:
             return []
         return [EarlyStop(self._main, updates // self.config.passes, self.config.patience)]

@@ -21,7 +21,7 @@ from ._task import AbstractTask, Predictions, Score
 from ._task_parts import TaskParts, task_tokenizer
 
 _BATCH_TOKENS = 8192
-_LONGEST = 300  # characters of a text in a table
+_LONGEST = 300  # maximum characters of a text in a table
 _TEXTS = ("question", "text", "second")
 
 
@@ -78,9 +78,9 @@ class TunedModel:
     facts: Mapping[str, Any]
     """Contents of task.json.
 
-    `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, and `rates` with the dev metric of each
-    learning rate that was tried with the first seed (-2e9 if training diverged). For the method `mix`, also `mix` with
-    the `shares` of the embeddings and every layer, and their `scale`.
+    It has `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, and `rates` with the dev metric of
+    each learning rate that was tried with the first seed (-2e9 if training diverged). For the method `mix`, it also has
+    `mix` with the `shares` of the embeddings and every layer, and their `scale`.
     """
 
     def load(self, device: str = "auto") -> Model:

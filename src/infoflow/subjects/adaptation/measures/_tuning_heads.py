@@ -150,7 +150,7 @@ def _pretraining_costs(model: Model, corpus: Corpus | None, sentences: int, opti
 def js_changes(
     before: Model, after: Sequence[Model], part: TaskPart
 ) -> list[dict[Site, Float[np.ndarray, "block head 2"]]]:
-    r"""For each tuned model and bootstrap block: the sum of Jensen–Shannon divergences over queries, and their number.
+    r"""For each tuned model and bootstrap block, the sum of Jensen–Shannon divergences and the number of queries.
 
     $$ D_h = \frac{1}{|Q|} \sum_{i \in Q} H\Big(\frac{a_i + b_i}{2}\Big) - \frac{H(a_i) + H(b_i)}{2} $$
 

@@ -313,6 +313,6 @@ def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, 
 
 
 def _alone(plan: StudyPlan, objective: str, seed: int) -> StudyPlan:
-    """The plan for this objective and seed alone, without settings that need others."""
+    """The plan for this objective and seed alone, without settings that need other models."""
     others = {"probing": ProbingPlan(), "architectures": ("bert",)}
     return plan.for_models(objectives=(objective,), seeds=(seed,), **others)

@@ -45,7 +45,7 @@ class Specialised:
 
     @property
     def objective(self) -> AbstractObjective:
-        """Its pretraining objective."""
+        """The model's pretraining objective."""
         return self.models.objective(self.recipe)
 
     @cached_property
@@ -85,7 +85,7 @@ class Specialised:
 
     @property
     def config(self) -> TrainConfig:
-        """Its training settings: those of general training, overridden by `[domain]`."""
+        """The model's training settings: those of general training, overridden by `[domain]`."""
         plan = self.models.plan
         asked, general = plan.domain, plan.training
         shared: dict[str, Any] = {"seed": self.recipe.seed, "max_source_tokens": None}
@@ -117,7 +117,7 @@ class Specialised:
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
-        """Train it, or finish an interrupted training, and return facts about the training, such as its cost."""
+        """Train the model, or finish an interrupted training; return facts about the training, such as its cost."""
         plan, objective = self.models.plan, self.objective
         positions, reads = plan.model.positions, plan.reads(objective)
         module, data = self._first(), self.data
@@ -143,7 +143,7 @@ class Specialised:
         return dataclasses.replace(named, target_tokenizer=target)
 
     def whole(self) -> Model:
-        """The model including parts that `load` leaves out because the exported model lacks them, for its loss."""
+        """The model for computing its loss, including parts that the exported model, and therefore `load`, lacks."""
         model = self.load()
         if not self.objective.exports_a_part:
             return model
@@ -208,6 +208,6 @@ def specialised(models: StudyModels, recipe: Recipe) -> Sequence[Specialised]:
 
 
 def _reads_sentences(models: StudyModels, recipe: Recipe) -> bool:
-    """Whether it reads single sentences, as the texts of a task are, and not translations or documents."""
+    """Whether the model reads single sentences, like the texts of a task, rather than translations or documents."""
     objective = models.objective(recipe)
     return not objective.needs_translation and models.plan.reads(objective) == "sentence"

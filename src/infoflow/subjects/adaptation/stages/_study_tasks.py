@@ -45,7 +45,7 @@ from ..settings import DomainPlan, TunePlan
 
 _VERSION = 1  # increase when the same plan yields other tasks
 _READS: tuple[Layout, ...] = (*get_args(EncoderLayout), "decoder", "encoder-decoder", "bidirectional-pair")
-"""Layouts with a stack that reads text: of encoder-decoders the encoder is tuned, of pairs the forward model."""
+"""Layouts with a stack that reads text. For encoder-decoders, the encoder is tuned; for pairs, the forward model."""
 _WRITES: tuple[Layout, ...] = ("decoder", "encoder-decoder", "bidirectional-pair")
 _CAUSAL: tuple[Layout, ...] = ("decoder", "bidirectional-pair")
 _NO_CHOICE = ("gpt2", "t5")  # families without a multiple-choice head in transformers
@@ -54,7 +54,7 @@ _NO_CHOICE = ("gpt2", "t5")  # families without a multiple-choice head in transf
 class StudyTasks:
     """The tasks of a plan.
 
-    `prepared`: another process of the same study has already read the tasks and stored what keys depend on.
+    `prepared` says that another process of the same study has already read the tasks and stored what keys depend on.
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:
@@ -217,7 +217,7 @@ CONTINUED, TASK_TEXTS, SCRATCH, AS_IS = "continued", "task-texts", "scratch", "a
 class StudyDomain:
     """The domain of a plan, in addition to the study's general data.
 
-    `prepared`: another process of the same study has read the domain and stored what keys depend on.
+    `prepared` says that another process of the same study has read the domain and stored what keys depend on.
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, general: Callable[[], StudyData], prepared: bool) -> None:
@@ -253,7 +253,7 @@ class StudyDomain:
 
     def _fits(self, name: str) -> bool:
         if self.plan.domain.corpus:
-            return name in self._note["objectives"]  # which `_can_read` chose
+            return name in self._note["objectives"]  # the objectives that `_can_read` chose
         return _continues(self.plan.objective(name))
 
     @cached_property
@@ -342,7 +342,7 @@ def _continues(objective: AbstractObjective) -> bool:
 
 
 def prepared(models: StudyModels, elsewhere: bool) -> list[StudyTasks | StudyDomain]:
-    """The tasks and the domain of a study's models; `elsewhere`: another process has prepared them."""
+    """The tasks and the domain of a study's models; `elsewhere` says that another process has prepared them."""
     folder = models.bench.folder
     return [
         StudyTasks(models.plan, folder, elsewhere),

@@ -79,7 +79,7 @@ class Tune(OfTuned, AbstractTableStage):
         return [stage._among(before, after, first) for stage, before, after, first in around]
 
     def _among(self, before: "Tune | None", after: "Tune | None", first: "Tune | None") -> "Tune":
-        """The stage with its dependencies, including one with the same features and the first with equal tables."""
+        """The stage with its dependencies, among them one with the same features and the first with equal tables."""
         earlier = before if before is not None and _share_features(before.tuned, self.tuned) else None
         waits = dict.fromkeys(one.key for one in (earlier, first) if one)
         return replace(self, needs=(*self._begins_with(), *waits), again=first is not None, last=_is_last(self, after))

@@ -55,12 +55,12 @@ class TunedSubject:
 
     @property
     def followed(self) -> bool:
-        """Whether its loss changes are allocated to parts: for examined models and untrained models equal to one."""
+        """Whether loss changes are allocated to parts: for examined models, and untrained models equal to one."""
         return self._whole and (bool(self.inside) or self._same_is_looked_at)
 
     @cached_property
     def _same_is_looked_at(self) -> bool:
-        """Whether it is an untrained model that is also examined under the name of another objective."""
+        """Whether this is an untrained model that is also examined under the name of another objective."""
         if self.subject.trained or not self.asked.inside:
             return False
         named = [one for one in self.models.plan.recipes() if one.objective.label in self.asked.inside_objectives]
@@ -74,7 +74,7 @@ class TunedSubject:
 
     @property
     def plain(self) -> bool:
-        """Whether it is the general pretrained model, tuned in full on all examples with their labels."""
+        """Whether this is the general pretrained model, tuned in full on all examples with their labels."""
         return self._whole and self.subject.trained
 
     @property
@@ -136,7 +136,7 @@ class TunedSubject:
 
     @property
     def features(self) -> Path:
-        """Folder in which the features of its frozen body are kept for the next task."""
+        """Folder in which the features of the frozen body are kept for the next task."""
         return self.models.bench.path(_FEATURES, self.model_key)
 
     def load(self) -> Model:
@@ -144,7 +144,7 @@ class TunedSubject:
         return self.special.load() if self.special else self.models.load(self.subject)
 
     def tuned_columns(self, shape: str, examples: int) -> dict[str, Any]:
-        """Its values in the columns of `TUNED`."""
+        """The subject's values in the columns of `TUNED`."""
         return {
             "task": self.asked.name,
             "shape": shape,
@@ -155,7 +155,7 @@ class TunedSubject:
         }
 
     def columns(self) -> dict[str, Any]:
-        """Its values in the key columns of tables: those of the pretrained model."""
+        """The subject's values in the key columns of tables, which are those of the pretrained model."""
         return self.subject.keys()
 
 
@@ -186,7 +186,7 @@ def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
 
 
 def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> list[Specialised | None]:
-    """The general model (None) and the specialised ones; of the phase "task", only the one for this task."""
+    """The general model (None) and the specialised ones; for the phase "task", only the one for this task."""
     if not models.plan.domain.on or recipe not in models.own(StudyDomain).recipes:
         return [None]
     return [None, *(one for one in specialised(models, recipe) if one.task is None or one.task is asked)]

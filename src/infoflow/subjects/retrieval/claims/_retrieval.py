@@ -2,7 +2,7 @@
 
 Besides hits, the table `retrieval_scores` holds null_prior (the prior of the empty passage), utility, log_likelihood,
 loss, p1, posterior_entropy_1 and _2, later_by_utility and later_by_likelihood, and read_updates for pretrained readers.
-A model's own search is the system "own".
+The system "own" is the model's own search.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,14 +29,14 @@ from ..measures import (
     KNOWLEDGE_LENS,
 )
 
-# R bootstrap replicates, K numbers
+# R: bootstrap replicates, K: numbers
 
 TRAINED, HELD_OUT, CHANGED, LATER = "trained", "held out", "changed", "later"
 """Kinds of facts. Changed facts are trained like the others; "all of T" combines trained and changed facts."""
 RARE, COMMON = 1, 16
 """The exposures that claims compare: the rarest and the most frequent class of a plan's `exposures`."""
 WEIGHTS = (1, 4, 16)
-OWN = ("own", "retrieved")  # all candidates, weighted by the model, or else the first retrieved passage
+OWN = ("own", "retrieved")  # all candidates, weighted by the model; if it has none, the first retrieved passage
 FULL_SHARE = 0.95  # share of an object's total bits; models that store more of a class are too full to differ in it
 _RAW: dict[str, Any] = {"reading": "raw", "layer": -1, "index": "as-trained", "metric": "p1", "weight": -1}
 
@@ -98,7 +98,7 @@ def reported(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("al
 
 
 def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
-    """The same readings before training, if readers started with random weights.
+    """Return the same readings before training, if the readers started with random weights.
 
     Pretrained readers (`read_updates`) are no control: passages help them even before training on this world.
     """
@@ -114,7 +114,7 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def seeds_and_start(reads: Mapping[str, Reading], *sides: Any) -> tuple[Control, Control]:
-    """Two controls: seeds of one side alone, and untrained models (not decisive, since all variants start alike)."""
+    """Two controls: seeds of one objective alone, and untrained models (not decisive: all variants start alike)."""
     return seeds_alone(reads, *sides), Control(name="untrained models", reads=untrained(reads), decisive=False)
 
 
@@ -136,7 +136,7 @@ def followed(objective: Spec, *, slope: bool = False) -> Reading:
 
 
 def lost(objective: Spec, what: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED)) -> Reading:
-    """Share of correct answers lost if attention is knocked out in all blocks, with the gold document."""
+    """Share of correct answers with the gold document that are lost if attention is knocked out in all blocks."""
     absent = f'no {{state}} {NAMES[objective]} was measured with the attention "{what}" knocked out'
     needs = ("scope", "layer")
     where = {"document": "gold", "method": "knock-out", "what": what, "metric": "p1", "facts": facts}
@@ -144,7 +144,7 @@ def lost(objective: Spec, what: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED
 
 
 def traced(objective: Spec) -> Reading:
-    """Largest effect, over blocks and outputs, of restoring the subject's last token: without and with a document."""
+    """Largest effect (over blocks and outputs) of restoring the subject's last token, without and with a document."""
     absent = f"no {{state}} {NAMES[objective]} has traced answers"
     table = Table(EVIDENCE_FLOW.name, objective, needs=("what", "layer"), absent=absent)
     sides = [
@@ -193,7 +193,7 @@ def ranking(objective: Spec, metric: str = "spearman") -> Reading:
 
 
 def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Reading:
-    """Where an answer enters: half and centre over states, by a tuned lens at the mask, for one exposure; −1: all."""
+    """State at which an answer enters (half and centre), by a tuned lens at the mask; `weight` −1: all exposures."""
     about = f"{facts} facts{f' asked {weight} times as often' if weight > 0 else ''}, document {document}"
     absent = f"no {{state}} {NAMES[objective]} was examined with a lens ({about})"
     table = Table(KNOWLEDGE_LENS.name, objective, needs=("metric",), absent=absent)
@@ -202,14 +202,14 @@ def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Readi
 
 
 def best_layer(reading: Reading) -> Reading:
-    """The value of the layer that is highest on the other half of the sentences, (1 + R, 1)."""
+    """The value of the best layer, which is chosen on the other half of the sentences, (1 + R, 1)."""
     return Reading(reading.tables, partial(_changed, function=reading.function, change=largest))
 
 
 def part_by_window(part: str) -> Reading:
     """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K).
 
-    Only windows from the first one in which the retriever changes count: while it is frozen, it cannot learn.
+    Windows before the retriever's first change do not count, because a frozen retriever cannot learn.
     """
     absent = f"no training of a {NAMES[RETRIEVE_LEARNED]} was recorded"
     needs = ("component", "window", "term")
@@ -227,7 +227,7 @@ _ABLE = Table(RETRIEVAL_SCORES.name, RETRIEVE_LEARNED).where(system="own", queri
 
 def _unless_able(*rows: Any, function: Function) -> np.ndarray | None:
     if rows[-1] is not None:
-        raise Absent("readers came able to read, so passages help them before training")
+        raise Absent("the readers were pretrained, so passages help them even before training")
     return function(*rows[:-1])
 
 
@@ -299,7 +299,7 @@ def _without(ablation: SeedRows, heads: SeedRows, least: float, of: str) -> np.n
         raise Absent("right answers were not measured both with all heads and without a quarter of them")
     whole, less = (one_number(ablation.at(removed == num)) for num in (0, some.max()))
     if whole[0, 0] < least:
-        raise Absent(f"there is nothing to lose, {whole[0, 0]:.2f} of the answers are right with all heads ({of})")
+        raise Absent(f"there is nothing to lose: {whole[0, 0]:.2f} of the answers are right with all heads ({of})")
     chance = ablation.at(removed == some.max()).column("baseline")
     return beside([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
 
@@ -329,7 +329,7 @@ def _by_window(rows: SeedRows, part: str) -> np.ndarray:
     known = np.unique(windows[windows >= changed.min()])
     if len(known) < 3:
         raise Absent(
-            "thirds of a training need three windows in which the retriever learns (dynamics.windows), and there are "
+            "comparing thirds needs three windows in which the retriever learns (dynamics.windows), and there are "
             f"{len(known)}"
         )
     return exact([values[keep & (windows == one)].sum() for keep in (own, windows >= 0) for one in known])

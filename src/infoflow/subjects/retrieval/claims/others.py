@@ -86,7 +86,7 @@ def r15(curves: Curves) -> list[Condition]:
     more = curves["object"] - TIMES * curves["subject"]
     return [
         stays_below(
-            "effect of the subject's last token with a document, over that without",
+            "effect of the subject's last token with a document, divided by the effect without one",
             with_it / without,
             RATIO,
             "",
@@ -133,7 +133,7 @@ _R16_READS: dict[str, Reading] = {
     minimum_seeds=1,
 )
 def r16(curves: Curves) -> list[Condition]:
-    """In small models one head is more than the source's 5 %. Random heads must not cost as much, or the heads that
+    """In small models, a single head is more than the source's 5 %. Random heads must cost less, or the heads that
     copy would be nothing special. Without evidence, removing the heads that copy must not cost answers from memory
     (on trained facts, since only these can be answered from memory).
     """
@@ -227,7 +227,7 @@ def r18(curves: Curves) -> list[Condition]:
     right = curves["closed random"] - curves["learned random"]
     return [
         exceeds("memorisation ratio, closed-book minus learned retriever", ratio, _R18_RATIO, ""),
-        exceeds("its slope over the logarithm of exposure, closed-book reader", curves["slope"], 0.0, "", alone=False),
+        exceeds("slope of that ratio over log exposure, closed-book reader", curves["slope"], 0.0, "", alone=False),
         exceeds("right answers with a random document, closed-book minus learned retriever", right, RIGHT, "share"),
     ]
 
@@ -248,7 +248,7 @@ _R19_READS = _reads(RETRIEVE_LEARNED, OWN)
     "retrieval:R-19",
     "Retrieval helps rare facts most.",
     source=RARE_FACTS,
-    published="retrieval gains on questions about rarely mentioned entities, least on popular ones (recalled)",
+    published="retrieval helps most on rarely mentioned entities, least on popular ones (cited from memory)",
     statistic="right answers with passages minus those of the closed-book reader, trained facts: a gain on the rarest, "
     "and larger than on the most frequent",
     reads=_R19_READS,
@@ -325,7 +325,7 @@ def r23(curves: Curves) -> list[Condition]:
     gap = curves["evidence"] - curves["memory"]
     return [
         stays_below("where evidence enters minus where memory is read", gap[:, 1:], 0.0, "layers"),
-        stays_below("the same for the layers where half is reached", gap[:, :1], 1.0, "layers", alone=False),
+        stays_below("the same difference, for the layers of the halves", gap[:, :1], 1.0, "layers", alone=False),
     ]
 
 

@@ -99,7 +99,7 @@ _R7_READS = _BM25 | _both(RETRIEVE_LEARNED, "different") | _SAME
     learned=(RETRIEVE_BM25, RETRIEVE_LEARNED, SAME_BM25, SAME_LEARNED),
 )
 def r7(curves: Curves) -> list[Condition]:
-    """With shared words both may find everything, so a learned retriever that is at most `TIE` ahead is not better."""
+    """With shared words both may find everything, so a learned retriever at most `TIE` ahead counts as no better."""
     gap = {name: curves[name] - curves[f"bm25 {name}"] for name in curves if not name.startswith("bm25")}
     names = {"hit": "first passage right", "right": "answers right"}
     ahead = [
@@ -162,8 +162,8 @@ _R20_READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token"
     learned=(RAG_SEQUENCE, RAG_TOKEN),
 )
 def r20(curves: Curves) -> list[Condition]:
-    """The numbers of passages to compare are fixed in advance: the best of all would never lie below the last, and
-    often above it by chance.
+    """The numbers of passages to compare are fixed in advance, because the best of all can never be worse than the
+    last, and would often be better by chance.
     """
     steps = np.diff(curves["sequence"], axis=1)
     token = curves["token"]

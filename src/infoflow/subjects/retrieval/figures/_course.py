@@ -154,7 +154,7 @@ def _removal(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _removed(own: pd.DataFrame) -> pd.DataFrame:
-    """Loss removed by each part up to each update: mean over seeds and its interval; 0 at the start."""
+    """Loss that each part has removed by each update, as a mean over seeds with its interval; 0 at the start."""
     part = {component: one.key for one in _PARTS for component in one.components}
     rows = own.assign(part=[part.get(str(component), "rest") for component in own["component"]])
     sums = rows.groupby(["series", "seed", "part", "end"], as_index=False)["value"].sum().sort_values("end")
@@ -188,7 +188,7 @@ ANSWERS_OVER_UPDATES = DeclaredFigure(
     question="When do readers learn to answer?",
     how_to_read=(
         "Each mark is an update whose weights were kept. No training question asks about held-out facts, so a "
-        "reader that answers them has read the answer. Trained facts it may have memorised.",
+        "reader that answers them has read the answer. It may have memorised trained facts.",
         "Retrieval utility is how much more likely the passages found make the answer, compared with no passage; "
         "a reader without passages has none. It would be surprising if it rose while right answers about "
         "held-out facts fell.",

@@ -56,8 +56,8 @@ def _depth(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
         data=data,
         panels=panels,
         answer=stated or ["No line gains enough to determine a depth."],
-        caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at the "
-        f"height of the last state's half{_fewer_seeds(marks)}; dashed grey: untrained.",
+        caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at "
+        f"half of the height of the last state{_fewer_seeds(marks)}; dashed grey: untrained.",
         facts={"further": _FURTHER["retrieved" in set(data["document"].astype(str))]},
     )
 
@@ -85,12 +85,12 @@ def _memory(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
         ],
         answer=[_read(of(marks, series=one.key), one.label) for one in models.present(marks)],
         caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask, no passage. Large marks: the centre of what "
-        f"is gained over a guess, at the height of the last state's half{_fewer_seeds(marks)}; dashed grey: untrained.",
+        f"is gained over a guess, at half of the last state's height{_fewer_seeds(marks)}; dashed grey: untrained.",
     )
 
 
 def _lens_of(frame: pd.DataFrame) -> str:
-    """Name of the lens to show: the tuned one if available."""
+    """Name of the lens to show, which is the tuned one if available."""
     return next((name for name in ("tuned", "logit") if name in set(frame["lens"].astype(str))), "")
 
 
@@ -112,7 +112,7 @@ def _marks_of(own: pd.DataFrame, by: list[str], models: ModelSelection) -> pd.Da
 def _depth_chart(
     rows: pd.DataFrame, marks: pd.DataFrame, models: ModelSelection, ends: tuple[float, float]
 ) -> dict[str, Any]:
-    """Probabilities over states, one line per reader; a large mark at its centre, at the height of its half."""
+    """Probabilities over states, one line per reader, with a large mark at the line's centre, at half of its height."""
     trained, grey = rows[rows["trained"]], rows[~rows["trained"]].drop(columns="shown")
     series, layers = models.present(trained), sorted({int(layer) for layer in rows["layer"]})
     x = amount("x", "layer", "state (0 = embeddings)", [layers[0] - 0.15, layers[-1] + 0.15], values=layers, format="d")
@@ -132,7 +132,7 @@ def _depth_chart(
 
 
 def _fewer_seeds(marks: pd.DataFrame) -> str:
-    """A note that some marks average over fewer seeds than there are."""
+    """A note for the caption if some marks average over only some of the seeds."""
     fewer = bool((marks["defined"] < marks["seeds"]).any())
     return ", over the seeds in which it is defined (a gain of .05 or more)" if fewer else ""
 
@@ -185,7 +185,7 @@ MEMORY = DeclaredFigure(
         "Across: states, where 0 is the embeddings. Up: the probability of the right object that the lens reads "
         "there, without a passage. One panel per exposure: 1× is the rarest trained facts. The large mark of a "
         "line is the mean state at which the probability arises.",
-        "Withheld facts, the control, appear nowhere: a line that rises there is not memory. It would be "
+        "Withheld facts, the control, appear nowhere, so a line that rises for them is not memory. It would be "
         "surprising if rare facts were known better than frequent ones.",
     ),
     method=ENTERS,

@@ -59,7 +59,7 @@ def _edges(rows: pd.DataFrame, ends: tuple[float, float]) -> dict[str, Any]:
     random = rows.groupby("layer", as_index=False)["baseline"].mean().rename(columns={"baseline": "value"})
     grey = random.assign(low=random["value"], high=random["value"], group="random edges")
     how = {
-        "light": lambda opacity=1.0: Constant(opacity),  # lines of one model are not dimmed for another
+        "light": lambda opacity=1.0: Constant(opacity),  # all lines belong to one model, so none is dimmed
         "beneath": control_lines(grey, at, band=0, by=""),
         "names": [("– –", "random edges", "var(--control)")],
         "tooltip": tips("what:N|forbidden", "layer:Q|from block", "shown:N|lost"),
@@ -151,7 +151,7 @@ def _ablation(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 def _removed(rows: pd.DataFrame, models: ModelSelection, ends: tuple[float, float]) -> dict[str, Any]:
     most = int(rows["removed"].max())
-    ticks = min(5, most)  # for 5 ticks of one or two heads, Vega labels halves, whatever the minimum step
+    ticks = min(5, most)  # Vega labels half heads if 5 ticks cover one or two heads, even with a minimum step
     across = [-0.03 * most, 1.03 * most]
     x = amount("x", "removed", "heads removed", across, format="d", tickMinStep=1, ticks=ticks)
     at = {"x": x, "y": amount("y", "value", "right answers", ends)}

@@ -18,7 +18,7 @@ _PANELS = {
     ("trained", "none"): "questions of training, no passage",
     ("trained", "gold"): "questions of training, the right passage",
     ("held out", "none"): "new questions, no passage",
-    ("held out", "own"): "new questions, what it finds itself",
+    ("held out", "own"): "new questions, passages it finds itself",
     ("held out", "gold"): "new questions, the right passage",
     ("held out", "random"): "new questions, a random passage",
 }

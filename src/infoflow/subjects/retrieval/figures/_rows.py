@@ -37,7 +37,7 @@ def plain_arms(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def every_exposure(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows about all facts of a kind; earlier table versions have no others."""
+    """The rows about all facts of a kind; earlier table versions have only such rows."""
     return frame[frame["weight"] == -1] if "weight" in frame else frame
 
 
@@ -61,7 +61,7 @@ def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
 def drawn(
     frame: pd.DataFrame, by: list[str], models: ModelSelection, bounds: tuple[float, float] = ANY
 ) -> pd.DataFrame:
-    """Mean and interval of each line, state and values of `by`, with the line's name; `bounds`: range of the value."""
+    """Mean, interval and name of each line, trained or not, and value of `by`; `bounds`: range of the mean."""
     return names_of(estimated(averaged(frame, by), by, bounds), models)
 
 
@@ -93,7 +93,7 @@ def percents(data: pd.DataFrame, models: ModelSelection, **wanted: Any) -> str:
 
 
 def seeds_note(data: pd.DataFrame) -> str:
-    """What the intervals cover."""
+    """A note on what the intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     count = int(data["count"].median()) if len(data) else 0
     behind = f"; {count:,} questions per number" if count else ""
@@ -103,7 +103,7 @@ def seeds_note(data: pd.DataFrame) -> str:
 
 
 def mean_of(data: pd.DataFrame, **wanted: Any) -> float | None:
-    """The value of a trained line's only row; None if there is none."""
+    """The value of a trained line with exactly one row that matches; otherwise None."""
     own = of(data, trained=True, **wanted)
     return float(own["value"].iloc[0]) if len(own) == 1 and np.isfinite(own["value"].iloc[0]) else None
 
@@ -119,14 +119,14 @@ def _documents(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
 
 
 def _stored(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """Bits per fact that are read without a passage; `layer` is the rank of its exposure, from the rarest."""
+    """Bits per fact that are read without a passage; `layer` is the rank of the fact's exposure, rarest first."""
     rows = of(plain_arms(frame), facts="trained", reading="raw", layer=-1, index="as-trained", metric="bits")
     rows = by_exposure(of(rows, document="none"))
     return rows.assign(layer=rows["place"].astype(int))
 
 
 def _entering(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """Probability that a lens reads of an answer that only the passage holds, by state."""
+    """Probability of an answer that only the passage holds, as a lens reads it from each state."""
     rows = of(plain_arms(frame), facts="held out", weight=-1, place="mask", document="gold", metric="probability")
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
     return rows[rows["lens"] == lens]
@@ -186,9 +186,9 @@ KNOWN = Method(
     generated world; they differ in the passages they may read. Facts are trained (1, 4 or 16 times as often as the
     rarest), held out (in a passage, but in no training question) or withheld (nowhere: chance). Tests use wordings
     that do not occur in training. The answer is the most likely of the relation's <i>m</i> objects; a fact's stored
-    bits are log<sub>2</sub> <i>m</i> + log<sub>2</sub> <i>p</i>(<i>o</i>), read without a passage. Elicited bits are
-    measured after 200 updates on such questions about a quarter of the entities, on the other entities. A model at
-    chance has 0 bits.
+    bits are log<sub>2</sub> <i>m</i> + log<sub>2</sub> <i>p</i>(<i>o</i>), read without a passage. For elicited bits,
+    the model first trains for 200 updates on such questions about a quarter of the entities and is then tested on the
+    others. A model at chance has 0 bits.
     """,
 )
 ENTERS = Method(

@@ -22,8 +22,8 @@ from ._flow import ABLATION, HEADS, KNOCK_OUT
 from ._found import ANSWERS, INDEX, NULL, SCORES
 from ._rows import FOUND, every_exposure, of_readers, plain_arms
 
-_MOST = 24  # cards: one question to one reader each
-_LETTERS = 260  # of a text
+_MOST = 24  # cards, each with one question to one reader
+_LETTERS = 260  # maximum letters of a text
 
 
 def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:

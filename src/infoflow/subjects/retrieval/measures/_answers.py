@@ -27,8 +27,8 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 
     $$ \log p(o) = \sum_j \log p(o_j \mid x) - \log \sum_{o'} \exp \sum_j \log p(o'_j \mid x) $$
 
-    j runs over the masks, all masked at once. For an encoder-decoder, j runs over the generated tokens, the end
-    included, each conditioned on those before it. Choices outside the relation get −∞.
+    j runs over the masks, which are all filled at once. For an encoder-decoder, j runs over the generated tokens,
+    including the end token, each conditioned on those before it. Choices outside the relation get −∞.
     """
     return renormalised(choice_token_log_probabilities(reader, inputs, batch))
 
@@ -37,8 +37,8 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 def choice_token_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch: int = BATCH) -> np.ndarray:
     r"""\(\log p(o_j \mid x)\) of each token of each object, over the whole vocabulary, (row, choice, target).
 
-    0 where the object has no such token, −∞ for choices outside the relation. An encoder-decoder has one more target,
-    the end.
+    The value is 0 where the object has no such token and −∞ for choices outside the relation. An encoder-decoder has
+    one more target, the end token.
     """
     if isinstance(reader, EncoderDecoderModel):
         return written_token_log_probabilities(reader, inputs)
@@ -82,7 +82,7 @@ def _of_choices(logits: Tensor, inputs: FactInputs) -> np.ndarray:
 @torch.no_grad()
 def written_token_log_probabilities(reader: EncoderDecoderModel, inputs: FactInputs) -> np.ndarray:
     r"""`choice_token_log_probabilities` of an encoder-decoder: \(\log p(o_j \mid x, o_{<j})\). Each question is encoded
-    once, and the decoder's first step, which all its objects share, runs once.
+    once, and the decoder's first step, which all objects share, runs once.
     """
     num_choices = inputs.candidates.shape[1]
     batch = max(1, _SEQUENCES // num_choices)
@@ -122,7 +122,7 @@ def _logits(reader: Any, named: dict[str, Tensor], answers: Tensor, num_choices:
 
 
 def _spelt(part: FactInputs, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of every object and its end, int64 (row, choice, target), 0 if missing; and the mask of existing ones."""
+    """Tokens of every object and its end token, int64 (row, choice, target), 0 if missing; mask of existing tokens."""
     words = part.candidates >= 0
     num = words.sum(axis=2, keepdims=True)
     places = np.arange(words.shape[2] + 1)
@@ -143,7 +143,7 @@ class QuestionCandidates:
 
     ids: np.ndarray  # int64 (question, candidate), numbers of the world's passages
     there: np.ndarray  # bool (question, candidate)
-    log_prior: np.ndarray  # (question, candidate), log π; −∞ where there is none
+    log_prior: np.ndarray  # (question, candidate), log π; −∞ where there is no candidate
 
     def best(self) -> np.ndarray:
         """The passage with the highest prior, without the null passage; −1 if nothing was found."""
@@ -168,8 +168,8 @@ def question_candidates(
     """What a model retrieves for every fact, in the test wordings.
 
     The index is built here from the current model, so it is not stale; the model's own index is unchanged. A `library`
-    replaces the world's passages, with the same ids. If it has an index, this is used; otherwise one is built and kept,
-    so that several calls with the same model can share it.
+    replaces the world's passages, with the same ids. If the library has an index, that index is used; otherwise one is
+    built and kept, so that several calls with the same model can share it.
     """
     asked = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
     passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer, limit_of(model))
@@ -225,7 +225,7 @@ def inputs_with_candidates(
     found: QuestionCandidates,
     edited: bool,
 ) -> Iterator[FactInputs]:
-    """All questions with their first candidate, then with their second, and so on; a missing one is left empty."""
+    """All questions with their first candidate, then with their second, and so on; missing candidates are empty."""
     for ids in np.where(found.there, found.ids, NULL).T:
         options: Any = {"passages": ids.tolist(), "edited": edited, "limit": limit_of(model)}
         yield fact_inputs(world, tokenizer, facts, "retrieved", **options)
@@ -270,7 +270,7 @@ class FactReadings:
     k: int = 2  # passages per search
     level: Level = "sequence"  # level of the marginalisation
     seed: int = 0  # seeds random documents
-    passage_library: Library | None = None  # see `question_candidates`; None: one is built for these facts
+    passage_library: Library | None = None  # see `question_candidates`; None: a library is built for these facts
     _found: QuestionCandidates | None = field(default=None, init=False)
 
     @property
@@ -300,7 +300,7 @@ class FactReadings:
         return any(self.world.gold(fact, self.edited) >= 0 for fact in self.facts)
 
     def inputs(self, document: str) -> FactInputs:
-        """The questions with a document; for `own`, without one."""
+        """The questions with a document, or without one for `own`."""
         passages = self.found.best().tolist() if document == "retrieved" else None
         kind: Any = "none" if document == OWN else document
         options = {"edited": self.edited, "limit": limit_of(self.reader), "seed": self.seed}
@@ -314,7 +314,7 @@ class FactReadings:
         return own_log_probabilities(self.model, self.world, self.tokenizer, self.facts, self.found, **options)
 
     def read(self, documents: Collection[str]) -> Iterator[tuple[str, FactInputs, np.ndarray]]:
-        """Each of these documents that at least one fact has, with its inputs and answers."""
+        """Yield each of these documents that at least one fact has, with its inputs and answers."""
         self.require(documents)
         for document in documents:
             if self.has(document):

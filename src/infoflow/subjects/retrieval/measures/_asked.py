@@ -90,8 +90,8 @@ def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
 # Answers of a model under several edits of its forward pass; the blocks below an edit run once.
 
 Edits = Callable[[np.ndarray, Sequence[int]], AbstractContextManager[Any]]
-"""A context that applies these variants' edits to these rows: one variant to each repetition of the rows."""
-_TOKENS = 16_384  # total of all variants that run together
+"""A context that applies the edits of some variants to some rows; each repetition of the rows gets one variant."""
+_TOKENS = 16_384  # maximum, over all variants that run together
 
 
 def variant_answers(
@@ -103,11 +103,11 @@ def variant_answers(
     *,
     keep_heads: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The log-probability of each choice, in nats: unedited, (row, choice), and of each variant, (variant, row,
+    """Log-probabilities of the choices, in nats: without edits, (row, choice), and for each variant, (variant, row,
     choice).
 
-    `changed` are the blocks that each variant changes; a variant that changes none has the unedited answers.
-    `keep_heads`: whether the edits begin at an attention's output projection or above.
+    `changed` are the blocks that each variant changes; a variant that changes no block has the unedited answers.
+    `keep_heads` says whether the edits begin at an attention's output projection or above.
     """
     places = np.arange(len(inputs))
     parts = [
@@ -157,7 +157,7 @@ class AttentionShares(NamedTuple):
 
     share: np.ndarray  # attention on the tokens, 0 to 1
     relative: np.ndarray
-    """The share divided by the tokens' share of all real tokens: 1 for even attention; NaN without tokens."""
+    """The share divided by the tokens' share of all real tokens: 1 for even attention; NaN if no tokens are chosen."""
 
 
 def attention_shares(

@@ -59,8 +59,8 @@ def attention_ranking(
     | $k$      | words of the passage; each passage is read separately with the question          |
     | \(\pi\)  | prior of the model's own source with its current weights; uniform for a plain reader |
 
-    Each question has the passage that answers it, those about the same entity, and others up to `candidates`. The null
-    passage has no words, so it is excluded. Spearman's correlation is over one question's candidates. Rows are for all
+    A question's candidates are the passage that answers it, those about the same entity, and others up to `candidates`.
+    The null passage has no words, so it is excluded. Spearman's correlation is over these candidates. Rows are for all
     facts (`facts` is "all"), for each kind and for each exposure. Copy scores of heads are measured with the gold
     documents of `kinds`, or of `ranked_by`.
 
@@ -80,7 +80,7 @@ def attention_ranking(
         UserError: The reader is not a masked LM or has fewer than two heads, there is no fact, or `candidates` or
             `draws` is too small.
 
-    Source: [@izacard2021distilling] distils all heads' attention.
+    Source: [@izacard2021distilling], which distils the attention of all heads.
     """
     retrieving = model if isinstance(model, RetrievalModel) else None
     reader = looked_at(retrieving.reader if retrieving is not None else model)
@@ -189,7 +189,7 @@ def posterior(scores: np.ndarray, log_likelihoods: np.ndarray, tokens: np.ndarra
 
 
 def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
-    """The log-probability of each token of the true answer at its mask, (question, token); 0 beyond its tokens."""
+    """The log-probability of each token of the true answer at its mask, (question, token); 0 beyond the last token."""
     places = torch.from_numpy(inputs.masks).to(logits.device)
     answers = torch.from_numpy(inputs.candidates[np.arange(len(inputs)), inputs.answers]).to(logits.device)
     rows = torch.arange(len(inputs), device=logits.device)[:, None]
@@ -199,7 +199,7 @@ def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
 
 
 def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.ndarray) -> np.ndarray:
-    """The score of each candidate by a source without trained scores, 0 if it has none."""
+    """The score that a source without trained scores gives each candidate; 0 if the source has no scores."""
     library = model.passage_library
     if model.source not in ("bm25", "frozen"):
         return np.zeros(ids.shape)

@@ -14,11 +14,11 @@ from infoflow.results import RETRIEVAL_SCORES, Column, TableSchema, estimate, es
 RETRIEVAL_COURSE = TableSchema(
     name="retrieval_course",
     description="What a reader knows at the kept updates of its training, with the candidates that it finds at that "
-    "update and with wordings that training does not have. p1: share of questions answered correctly; log_likelihood: "
-    "of the answer, with the passage summed out; utility: its gain over reading no passage. Control: a guess among the "
-    "relation's objects (p1), among all words (log_likelihood), no passage (utility).",
+    "update and in wordings that do not occur in training. p1: share of questions answered correctly; log_likelihood: "
+    "of the answer, with the passage summed out; utility: the gain of that over reading no passage. Control: a guess "
+    "among the relation's objects (p1), a guess among all words (log_likelihood), no passage (utility).",
     columns=(
-        Column("update", "int64", "updates", "after which the weights were kept; 0: none"),
+        Column("update", "int64", "updates", "update after which the weights were kept; 0: before training"),
         Column("facts", "string", "", "trained (including those changed later) or held out"),
         Column("metric", "string", "", "p1, log_likelihood, utility"),
         *estimate_columns("share (p1), nats", "mean over questions", "see the description", "questions"),
@@ -32,13 +32,13 @@ _SHUFFLES = 200
 class _Points(NamedTuple):
     """Pairs of consecutive kept updates, over all training runs: (1 + R, pair), the estimate and R replicates."""
 
-    before: np.ndarray  # the predictor at the earlier one
-    after: np.ndarray  # right answers at the later one
+    before: np.ndarray  # the predictor at the earlier update
+    after: np.ndarray  # right answers at the later update
     training: np.ndarray  # int (pair,)
 
 
 def later_answers(course: pd.DataFrame) -> pd.DataFrame:
-    r"""Whether utility or likelihood better predicts a reader's later answers: rows of `RETRIEVAL_SCORES`.
+    r"""Whether utility or likelihood better predicts a reader's later answers, as rows of `RETRIEVAL_SCORES`.
 
     $$ \rho_m = \operatorname{Spearman}_{(a, i)}\left(m_{a, u_i},\; \text{P@1}_{a, u_{i+1}}\right) $$
 
@@ -103,7 +103,7 @@ def _draws(row: pd.Series) -> np.ndarray:
 
 
 def _shuffled(points: _Points) -> float:
-    """Mean correlation with the updates of each training in random order."""
+    """Mean correlation with the updates of each training run in random order."""
     draw = stream("shuffled-updates")
     after = np.repeat(points.after[:1], _SHUFFLES, axis=0)
     for number in np.unique(points.training):

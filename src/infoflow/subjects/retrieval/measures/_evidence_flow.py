@@ -36,7 +36,7 @@ from ._tables import EVIDENCE_FLOW, group_rows
 
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
-"""Methods: attention edges forbidden; one key token removed; one output restored under noise; noise on all mentions."""
+"""Methods: forbid attention edges; remove one key token; restore one output under noise; put noise on all mentions."""
 DEVIATIONS = 3.0  # standard deviation of the noise, in standard deviations of the word embeddings
 SITES = ("ffn", "attention")
 _SUBJECTS = (TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT)
@@ -71,11 +71,11 @@ def evidence_flow(
     | removal   | the same                                          | a random word of the row        |
     | tracing   | regained probability; for `noise`, what it costs  | a random word; other words      |
 
-    Heads are redundant, so a knock-out in one block costs little: prefer the knock-out from a block upward. For an
-    object of two tokens, only the last one is removed or restored; for the mask, all masks are restored. The noise has
-    3 standard deviations of the word embeddings, in question and evidence; restored outputs come from the run without
-    noise. A passage about one entity names the subject in every sentence; "tracing" adds no noise in sentences that do
-    not answer the question. If there are none, "tracing every mention" has no rows.
+    Heads are redundant, so a knock-out in one block costs little; prefer the knock-out from a block upward. For an
+    object of two tokens, only the last one is removed or restored; for the mask, all masks are restored. The noise, in
+    question and evidence, has 3 times the standard deviation of the word embeddings; restored outputs come from the run
+    without noise. A passage about one entity names the subject in every sentence; "tracing" adds no noise in sentences
+    that do not answer the question. If there are no such sentences, "tracing every mention" has no rows.
 
     Every number is given for all facts of a kind (`weight` −1) and for each exposure. Knock-outs of a passage without
     the answer (random, or retrieved by mistake) are a control.
@@ -91,7 +91,7 @@ def evidence_flow(
         facts: Maximum number of facts per kind.
         seed: Seeds the choice of facts, random documents, edges and words, and the noise.
         batch: Rows per forward pass, each repeated for several edits.
-        library: Its index replaces one built here for each kind; see `question_candidates`.
+        library: Library whose index is used instead of building one for each kind; see `question_candidates`.
 
     Raises:
         UserError: The reader is not a masked LM, no fact is left, or a document or method is unknown.
@@ -190,7 +190,7 @@ def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
 
 
 def mention_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
-    """The same noise on every mention of the subject, in all sentences of the passage."""
+    """Noise as in `subject_noise`, but on every mention of the subject, in all sentences of the passage."""
     return _noise_at(mentions(inputs), model, inputs, seed)
 
 
@@ -218,7 +218,7 @@ def _noise_at(tokens: np.ndarray, model: Model, inputs: FactInputs, seed: int) -
 
 
 def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
-    """The same noise on as many random words of each row, none of them subject, mask, object or already noisy."""
+    """The noise moved to as many random words of each row, except subject, masks, object and words already noisy."""
     left_out = [
         TokenPart.PAD,
         TokenPart.SPECIAL,
@@ -257,7 +257,7 @@ _Outputs = dict[tuple[str, int], Tensor]
 
 
 def _modules(model: Model) -> dict[str, list[str]]:
-    """For each site, the module of every layer that has its output."""
+    """For each site, the names of the modules, one per layer, that output it."""
     stack = model.anatomy.reads
     return {
         "ffn": feed_forward_outputs(model, stack.name),

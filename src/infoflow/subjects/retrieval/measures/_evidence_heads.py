@@ -72,7 +72,7 @@ def evidence_heads(
 
     | symbol    | here                                                                   |
     |-----------|------------------------------------------------------------------------|
-    | $Q$       | questions, two wordings a fact                                         |
+    | $Q$       | questions, two wordings per fact                                       |
     | $o_q$     | the object in the document: the true one, except in a conflict         |
     | \(\hat{y}_q\) | the most likely object of the relation                             |
     | $j$       | masks of the question: one for each token of the object                |
@@ -94,7 +94,7 @@ def evidence_heads(
         facts: Maximum number of facts per kind.
         seed: Seeds the choice of facts and random documents.
         batch: Rows per forward pass.
-        library: Its index replaces one built here for each kind; see `question_candidates`.
+        library: Library whose index is used instead of building one for each kind; see `question_candidates`.
 
     Raises:
         UserError: The reader is not a masked LM, no fact is left, or a document is unknown.
@@ -134,7 +134,7 @@ def _rows(
 def copy_scores(model: Model, inputs: FactInputs, batch: int = 64) -> list[np.ndarray]:
     """The copy score of each head, (head,) for each layer; ties are broken by attention on the object."""
     readings = head_readings(model, inputs, batch)
-    # Copy scores differ by at least half a question, so this share of attention, at most 1, only breaks ties.
+    # Copy scores differ by at least half a question, so adding this much of the attention (at most 1) only breaks ties.
     step = 1e-3 / (2 * len(inputs))
     return [
         copied.mean(axis=0) + step * looked.mean(axis=0)
@@ -171,7 +171,7 @@ def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.nd
 
 
 def object_tokens(inputs: FactInputs) -> np.ndarray:
-    """The object's tokens in the evidence, bool (row, token); without an answering sentence, words of the answer."""
+    """The object's tokens in the evidence, bool (row, token); without an answering sentence, any word of the answer."""
     answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
     same = (inputs.input_ids[:, :, None] == answers[:, None]).any(axis=2) & np.isin(inputs.parts, EVIDENCE_PARTS)
     said = inputs.parts == TokenPart.EVIDENCE_OBJECT
@@ -264,7 +264,7 @@ def evidence_ablation(
         draws: Number of draws of random heads, for each number of heads.
         seed: Seeds the choice of facts, random documents and random heads.
         batch: Rows per forward pass.
-        library: Its index replaces one built here for each kind; see `question_candidates`.
+        library: Library whose index is used instead of building one for each kind; see `question_candidates`.
 
     Raises:
         UserError: The reader is not a masked LM or has fewer than two heads, no fact is left, a document is unknown, or
@@ -288,7 +288,7 @@ def evidence_ablation(
 
 
 def heads_by_copying(model: Model, inputs: FactInputs, batch: int = 64) -> list[Head]:
-    """Every head of the reading stack, by falling copy score; ties by attention on the object."""
+    """Every head of the reading stack, by falling copy score; ties are broken by attention on the object."""
     stack = model.anatomy.reads.name
     scores = {
         (stack, "self", layer, head): float(score)
@@ -337,7 +337,7 @@ _SCALES: dict[str, Any] = {"p1": "share", "nats": "positive"}
 def ablated_answers(
     model: Model, inputs: FactInputs, variants: Sequence[HeadSet], batch: int = 64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probability of each choice, (row, choice), and without each set of heads, (variant, row, choice)."""
+    """Log-probability of each choice with all heads, (row, choice), and without each set, (variant, row, choice)."""
     changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
 
     def edits(rows: np.ndarray, some: Sequence[int]) -> AbstractContextManager[Any]:

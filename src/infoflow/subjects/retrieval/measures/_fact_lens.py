@@ -1,4 +1,4 @@
-"""A tuned lens and linear probes for questions about facts, and the states that these read."""
+"""A tuned lens and linear probes for questions about facts, and the states that they read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -76,7 +76,7 @@ def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
 
 # A tuned lens for questions: trained on other facts with every document, and on sentences of the language.
 
-_FACTS = 25  # per kind and exposure, with each document
+_FACTS = 25  # maximum per kind and exposure, each with every document
 _SENTENCES = 600  # about a quarter of the training data, as in the model's training
 
 
@@ -91,7 +91,7 @@ def fact_lens(
     """A tuned lens at masks, for `knowledge_lens` and `knowledge_conflict`.
 
     It is trained to match the model's own answers, on questions about half of the entities with every document, and on
-    sentences of the language with one random word masked; never on a fact on which it is measured.
+    sentences of the language with one random word masked. It never trains on a fact on which it is measured.
 
     Args:
         reader: A BERT with the head of a masked LM, in evaluation mode.
@@ -176,7 +176,7 @@ LEAST_FACTS = 20
 
 With two, a probe had an accuracy of .19 at the top of a model whose own P@1 was 1.00.
 """
-_DEV = 5  # one in five of the probe's entities is for early stopping
+_DEV = 5  # one in five of the probe's entities is held out for early stopping
 _TESTED, _TESTED_TOO = ("trained", "held out", "withheld"), ("changed",)
 _PLACES: tuple[Place, ...] = ("mask", "subject")
 _TASKS = ("accuracy", "control")
@@ -195,9 +195,9 @@ def probe_rows(
 
     The document is the empty one. Two relations that share their objects have one probe, trained on the trained facts
     of half of the entities and tested on the others ("accuracy"). For "control", the objects of a relation are permuted
-    among its facts. Dates are left out, since each has only one or two facts. Untrained facts are tested too, on which
-    a probe should be at chance, and so are facts that change later, which are part of training. With fewer than `least`
-    training facts per object, the values are NaN (`layer` −1), with a note.
+    among its facts. Dates are left out, since each has only one or two facts. Probes are also tested on untrained
+    facts, where they should be at chance, and on facts that change later, which are part of training. With fewer than
+    `least` training facts per object, the values are NaN (`layer` −1), with a note.
 
     Source: control tasks adapted from [@hewitt2019control], with facts instead of word types.
     """
@@ -209,8 +209,8 @@ def probe_rows(
     num_objects = world.config.objects * len({fact.relation // 2 for fact in facts})
     if len(taught) < least * num_objects or not tested:
         current_display().note(
-            f"This world has too few facts for a probe: {len(taught):,} trained facts of half of the entities are "
-            f"{len(taught) / max(num_objects, 1):.1f} for each of {num_objects} objects, and it needs {least}."
+            f"This world has too few facts for a probe: half of the entities have {len(taught):,} trained facts, or "
+            f"{len(taught) / max(num_objects, 1):.1f} for each of {num_objects} objects. A probe needs {least}."
         )
         yield from _untested(world)
         return

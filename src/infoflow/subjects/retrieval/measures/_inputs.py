@@ -17,7 +17,7 @@ from ..models import NULL
 
 Document = Literal["none", "gold", "random", "conflict", "retrieved"]  # one of `DOCUMENTS`
 DOCUMENTS: tuple[Document, ...] = ("none", "gold", "random", "conflict", "retrieved")
-"""The empty document, the gold passage, another passage, the gold passage with another object, the retrieved one."""
+"""The empty document, the gold passage, another passage, the gold passage with another object, a retrieved passage."""
 
 
 class TokenPart(IntEnum):
@@ -62,10 +62,10 @@ class FactInputs:
     """Rows `[CLS] question [SEP] passage [SEP]`, segments 0 and 1, as the input of a `RetrievalModel`'s reader."""
 
     document: Document
-    facts: tuple[Fact, ...]  # of each row
+    facts: tuple[Fact, ...]  # the fact of each row
     input_ids: np.ndarray  # int64 (row, token)
     token_type_ids: np.ndarray  # int64 (row, token)
-    parts: np.ndarray  # int64 (row, token), values of `Part`
+    parts: np.ndarray  # int64 (row, token), values of `TokenPart`
     masks: np.ndarray  # int64 (row, target), positions of the masks; −1: the object has fewer tokens
     candidates: np.ndarray  # int64 (row, choice, target), tokens of all objects of the relation; −1: none
     answers: np.ndarray  # int64 (row,), the currently true object
@@ -116,7 +116,7 @@ def fact_inputs(
     limit: int = 128,
     seed: int = 0,
 ) -> FactInputs:
-    """Every fact in the test wordings, with a document, in at most `limit` tokens. Facts without one are left out.
+    """Every fact in the test wordings, with a document, in at most `limit` tokens. Facts without it are left out.
 
     `passages`, for "retrieved" only, has one id for each of `world.questions(facts)`; −1 (nothing found) stands for the
     empty document. With `edited`, passages and the second answer are those of the edited index. `seed` determines the

@@ -20,9 +20,9 @@ from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 from ._tables import group_rows
 
 KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
-"""Knock-outs, from the tokens that attend to the tokens attended to.
+"""Knock-outs: the tokens that attend, →, the tokens that they may not attend to.
 
-The evidence is the whole passage with the [SEP] after it. The query is everything before, with its [CLS] and [SEP];
+The evidence is the whole passage with the [SEP] after it. The query is everything before it, including [CLS] and [SEP];
 otherwise information could bypass the knock-out through a special token.
 """
 
@@ -35,7 +35,7 @@ def edges(inputs: FactInputs, what: str) -> np.ndarray:
 
 
 def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int) -> np.ndarray:
-    """As many other edges for each row, between different real tokens; all others if there are fewer."""
+    """For each row, as many random other edges between different real tokens, or all others if there are fewer."""
     real = inputs.attention_mask.astype(bool)
     drawn = np.zeros_like(forbidden)
     for row, key in enumerate(question_keys(inputs)):
@@ -102,7 +102,7 @@ def last_token(inputs: FactInputs, part: TokenPart) -> np.ndarray:
 def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool = False) -> np.ndarray:
     """The position of a random word in each row, int64 (row,); −1 if there is none.
 
-    Special tokens, masks, the subject and its object are excluded; `purpose` and `seed` are the key of the draw.
+    Special tokens, masks, the subject and its object are excluded; `purpose` and `seed` seed the draw.
     """
     left_out = [TokenPart.PAD, TokenPart.SPECIAL, *_NAMED]
     there = ~np.isin(inputs.parts, left_out)
@@ -181,7 +181,7 @@ def forbidden_rows(
     keys: dict[str, Any], model: Model, inputs: FactInputs, tried: Sequence[Forbidden], batch: int
 ) -> list[dict[str, Any]]:
     """The loss in P@1 and surprise, one row for each of `tried`, metric and group of facts."""
-    # Equal runs are made only once: in the top block, alone and upward are the same, and baselines may be shared.
+    # Equal runs are made only once: for the top block, `block` and `upward` are the same, and baselines may be shared.
     runs: dict[tuple[int, frozenset[int]], np.ndarray] = {}
     for one in tried:
         for forbidden in (one.edges, one.random):

@@ -27,7 +27,7 @@ from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_CONFLICT, fact_blocks, f
 # A model's knowledge after a short training to answer without a document.
 
 _SHARE = 4  # one entity in four is used for training
-_TOKENS = 10**6  # per update, more than its questions have
+_TOKENS = 10**6  # maximum per update, more than the questions of an update have
 
 
 def elicitation_entities(world: FactWorld) -> frozenset[int]:
@@ -53,9 +53,9 @@ def elicited(
 ) -> PreTrainedModel:
     """A copy of a reader after a short training to answer without a document.
 
-    A model that always had a document may store facts that it cannot express without one. So the copy learns how to
-    answer, on trained facts of a quarter of the entities, each equally often, in the training wordings. Evaluate it on
-    the other entities, as `knowledge(..., reading="elicited")` does. Updates are those of `closed-book`.
+    A model that always had a document may store facts that it cannot express without one. So the copy learns to
+    answer from trained facts of a quarter of the entities, each equally often, in the training wordings. Evaluate it on
+    the other entities, as `knowledge(..., reading="elicited")` does. Updates are made as for the variant `closed-book`.
 
     Args:
         reader: A BERT with the head of a masked LM; it is not changed.
@@ -105,7 +105,7 @@ def _taught(world: FactWorld, tokenizer: Any) -> QueryRows:
 # A model's answers about facts, with each document: the table `knowledge`.
 
 Reading = Literal["raw", "elicited"]
-MOST_FACTS = 150  # per kind and exposure; the standard error of a share of .5 is then .04
+MOST_FACTS = 150  # maximum per kind and exposure; the standard error of a share of .5 is then .04
 _EDITED_KINDS = ("changed", "later")
 
 
@@ -135,7 +135,7 @@ def knowledge(
     | p1_new | share answered as in the edited index; only for these facts         | 1 / m   |
 
     p is renormalised over the m objects of the relation. Questions use the test wordings, two per fact. Documents are
-    those of `fact_inputs`, and "own": marginalised over all candidates and the null passage, as the model itself reads.
+    those of `fact_inputs`, and "own", which marginalises over all candidates and the null passage, as the model does.
     "retrieved" is its best candidate by the prior. The index of a retriever is built here. A kind of facts without such
     a document (such as gold for withheld facts) has no row.
 
@@ -151,8 +151,8 @@ def knowledge(
         k: Passages per search, as in training.
         level: Level of the marginalisation, as in training.
         seed: Seeds random documents.
-        library: Its index replaces one built here; see `question_candidates`. With `edited` it must hold the edited
-            passages.
+        library: Library whose index is used instead of building one; see `question_candidates`. With `edited` it must
+            hold the edited passages.
 
     Raises:
         UserError: A document is unknown or needs a `RetrievalModel`, or no fact is left.

@@ -34,7 +34,7 @@ from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_LENS, fact_blocks, fact_
 LENS_KINDS = ("trained", "held out", "withheld")  # stored and readable; only readable; neither
 _ROWS_PER_CLUSTER = 20
 LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER  # minimum number of questions: enough for two clusters
-_CONTROLS = 5  # permutations behind the baseline
+_CONTROLS = 5  # permutations over which the baseline is averaged
 _AGAINST_NONE = ("gold", "retrieved")
 Curves = Mapping[tuple[str, str], tuple[np.ndarray, FactInputs]]
 """By lens and document: log-probability of the right object, (state, row), and the inputs."""
@@ -80,13 +80,13 @@ def knowledge_lens(
         documents: Documents to use; default: all that the model has. "own" has no states of its own.
         kinds: Kinds of facts.
         lens: A tuned lens; default: trained here, see `fact_lens`.
-        clusters: Whether to estimate information too, which takes four fifths of the time and is imprecise below
-            thousands of facts.
+        clusters: Whether to estimate information too. This takes four fifths of the time and is imprecise with fewer
+            than thousands of facts.
         probes: Whether to train probes too.
         most: Maximum number of facts per kind and exposure.
         k: Passages per search, as in training.
         seed: Seeds random documents and all training.
-        library: Its index replaces one built here; see `question_candidates`.
+        library: Library whose index is used instead of building one; see `question_candidates`.
 
     Raises:
         UserError: A document is unknown, the lens has another shape, or the world has too few entities.
@@ -127,7 +127,7 @@ def knowledge_lens(
 
 
 def _note_undefined(entries: list[dict[str, Any]]) -> None:
-    """Show a note that lists the facts and documents without a depth."""
+    """Show a note that lists the facts and documents for which no depth is defined."""
     undefined = [
         f"{row['facts']} facts with the document {row['document']}"
         for row in entries
@@ -159,7 +159,7 @@ def _read_rows(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]
 
 
 def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Iterator[dict[str, Any]]:
-    r"""Rows of the metric information: \(I(\text{cluster}; o_1)\) in nats, of each kind of fact and each state.
+    r"""Rows of the metric information, \(I(\text{cluster}; o_1)\) in nats, for each kind of fact and each state.
 
     States at the first mask (`states`: state, row, target, width) are clustered, one cluster per twenty questions; o_1
     is the first token of the object. The estimate is corrected for the number of questions (`estimate_information`),
@@ -329,7 +329,7 @@ def _ffns(reader: PreTrainedModel) -> list[nn.Module]:
 
 @contextmanager
 def _replaced(ffn: nn.Module, where: Tensor, mean: Tensor) -> Iterator[None]:
-    """Replaces outputs by `mean` at the chosen tokens (row, token); outputs may lack trailing padding."""
+    """Replace outputs by `mean` at the chosen tokens (row, token); the outputs may lack trailing padding."""
 
     def instead(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
         return torch.where(where[:, : output.shape[1], None], mean.to(output), output)

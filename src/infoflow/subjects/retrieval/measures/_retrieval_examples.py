@@ -35,7 +35,7 @@ from ._fact_lens import states_at
 from ._inputs import FactInputs, fact_inputs
 from ._tables import RETRIEVAL_EXAMPLES
 
-_LONGEST = 4  # tokens of an answer; objects have two at most
+_LONGEST = 4  # maximum tokens of an answer; objects have at most two
 
 
 @torch.no_grad()
@@ -107,8 +107,9 @@ def retrieval_examples(
     r"""The candidates of a few questions, each with its prior π, its posterior ρ, and every state's answer with it.
 
     A state's answer is read by the logit lens: the reader's own head, applied to the states at the masks, over the
-    objects of the relation, \(p_l(o) \propto \prod_j p_l(o_j)\). The posterior is given the right object, with passages
-    marginalised over the whole answer. A question's rows are in the order of the prior, the empty passage included.
+    objects of the relation, \(p_l(o) \propto \prod_j p_l(o_j)\). The posterior is conditioned on the right object, with
+    passages marginalised over the whole answer. A question's rows are in the order of the prior, including the empty
+    passage.
 
     Args:
         model: A retrieval model in evaluation mode.
@@ -116,11 +117,11 @@ def retrieval_examples(
         tokenizer: The world's tokenizer.
         kinds: Kinds of facts.
         facts: Number of facts per kind, in the first test wording; chosen without reference to any answer.
-        k: Passages to search for, for sources that search.
+        k: Number of passages to retrieve, for sources that search.
         best: Objects to report for each state.
         edited: Whether to use the passages of the edited index.
         seed: Seeds the choice of facts, and a random source.
-        library: Its index replaces one built here; see `question_candidates`.
+        library: Library whose index is used instead of building one; see `question_candidates`.
 
     Raises:
         UserError: A number is below 1, or no fact is left.

@@ -13,13 +13,13 @@ from ..models import block_mean
 
 # Tables about what models store and what they read.
 #
-# In studies, the key columns of the model come first. The objective is the arm, the variant is the difference from the
-# arm's plain model, and update 0 is an untrained model.
+# In studies, the key columns of the model come first: the objective, the variant (the difference from the objective's
+# plain model), and the update (0: an untrained model).
 
 _FACTS = Column("facts", "string", "", "kind: trained, changed, held out, withheld or later")
-_WEIGHT = Column("weight", "int64", "", "exposures in training relative to others; -1: all of the kind")
+_WEIGHT = Column("weight", "int64", "", "relative exposure in training; -1: all facts of the kind")
 _DOCUMENT = Column("document", "string", "", "none, gold, random, conflict, retrieved; own: all candidates")
-_INDEX = Column("index", "string", "", "as-trained, or edited: facts changed and added")
+_INDEX = Column("index", "string", "", "as-trained, or edited (with facts changed and added)")
 _BLOCK = Column("layer", "int64", "", "block, from 0")
 _HEAD = (_BLOCK, Column("head", "int64", "", "head, from 0"))
 
@@ -35,15 +35,15 @@ KNOWLEDGE = TableSchema(
         _INDEX,
         Column("reading", "string", "", "raw or elicited; without-ffn: see `layer`"),
         Column("layer", "int64", "", "block whose FFN output is replaced by its mean; -1: none"),
-        Column("places", "string", "", 'tokens where it is replaced: subject or all; "": none'),
+        Column("places", "string", "", 'tokens where the output is replaced: subject or all; "": none'),
         Column(
             "metric",
             "string",
             "",
-            "p1: the right object is the likeliest; p1_old, p1_new: so is the object before or after the edit; bits: "
-            "stored bits; nats: -log p of the answer, among the objects of the relation",
+            "p1: the right object is the likeliest; p1_old, p1_new: the object before or after the edit is the "
+            "likeliest; bits: stored bits; nats: -log p of the answer, among the objects of the relation",
         ),
-        *estimate_columns("share, bits or nats", "of the metric", "a guess among the relation's objects", "questions"),
+        *estimate_columns("share, bits or nats", "metric value", "a guess among the relation's objects", "questions"),
     ),
 )
 KNOWLEDGE_CONFLICT = TableSchema(
@@ -61,19 +61,19 @@ KNOWLEDGE_CONFLICT = TableSchema(
             "old, document: share of answers with that object; memorisation_ratio: old / (old + document); difference: "
             "log-probability of the document's object minus that of the old one",
         ),
-        *estimate_columns("share or nats", "of the metric", "a guess; the untrained model", "questions"),
+        *estimate_columns("share or nats", "value of the metric", "a guess; the untrained model", "questions"),
     ),
 )
 KNOWLEDGE_LENS = TableSchema(
     name="knowledge_lens",
     version=6,
-    description="From which layer on the answer can be read, with each document.",
+    description="The layer from which the answer can be read, with each document.",
     made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
         _DOCUMENT,
-        Column("layer", "int64", "", "state, 0: embeddings; -1: of the whole curve"),
+        Column("layer", "int64", "", "state, 0: embeddings; -1: a value of the whole curve"),
         Column("lens", "string", "", "logit, tuned, probe or clusters"),
         Column("place", "string", "", "mask, or the subject's last token"),
         Column(
@@ -86,7 +86,7 @@ KNOWLEDGE_LENS = TableSchema(
         ),
         *estimate_columns(
             "share, rank, layer or nats",
-            "of the metric; NaN where it cannot be tested",
+            "value of the metric; NaN where it cannot be tested",
             "a guess among the relation's objects; for information: permuted objects",
             "questions",
         ),
@@ -117,7 +117,7 @@ EVIDENCE_FLOW = TableSchema(
             "subject in the evidence, subject, another word; ffn or attention at the subject, object or mask; noise: "
             "the noise before anything is restored",
         ),
-        Column("scope", "string", "", "block: one; upward: it and all above; all"),
+        Column("scope", "string", "", "block: only this one; upward: this one and all above it; all: all blocks"),
         Column("layer", "int64", "", "block, from 0; -1: all"),
         Column("metric", "string", "", "p1, nats or probability"),
         *estimate_columns(
@@ -143,7 +143,7 @@ EVIDENCE_HEADS = TableSchema(
             "the group's share of the tokens; copy: share of questions whose largest weight is on the answer in the "
             "evidence and to which the model gives that answer",
         ),
-        *estimate_columns("share", "of the metric", "with a random document", "questions"),
+        *estimate_columns("share", "value of the metric", "the same with a random document", "questions"),
     ),
 )
 EVIDENCE_ABLATION = TableSchema(
@@ -157,7 +157,7 @@ EVIDENCE_ABLATION = TableSchema(
         _DOCUMENT,
         Column("removed", "int64", "heads", "how many"),
         Column("metric", "string", "", "p1, or nats: surprise of the right object"),
-        *estimate_columns("share or nats", "of the metric without these heads", "random heads", "questions"),
+        *estimate_columns("share or nats", "value of the metric without these heads", "random heads", "questions"),
     ),
 )
 ATTENTION_RANKING = TableSchema(
@@ -168,8 +168,8 @@ ATTENTION_RANKING = TableSchema(
     columns=(
         Column("facts", "string", "", "kind: trained, changed or held out; all of them"),
         _WEIGHT,
-        Column("metric", "string", "", "spearman: with the posterior; hit: the top passage is gold"),
-        *estimate_columns("", "of attention from the mask on each candidate's evidence", "random heads", "queries"),
+        Column("metric", "string", "", "spearman: correlation with the posterior; hit: the top passage is gold"),
+        *estimate_columns("", "metric of attention from the mask on candidates' evidence", "random heads", "queries"),
     ),
 )
 RETRIEVAL_EXAMPLES = TableSchema(
@@ -180,15 +180,15 @@ RETRIEVAL_EXAMPLES = TableSchema(
         _FACTS,
         _WEIGHT,
         Column("answer", "string", "", "the right object"),
-        Column("rank", "int64", "", "of the passage by its prior, from 0"),
+        Column("rank", "int64", "", "rank of the passage by its prior, from 0"),
         Column("passage", "string", "", 'text of the passage; "": the empty passage'),
         Column("gold", "bool", "", "whether the passage holds the fact"),
-        Column("prior", "float64", "probability", "of the passage, before the answer"),
-        Column("posterior", "float64", "probability", "of the passage, given the answer"),
+        Column("prior", "float64", "probability", "probability of the passage before the answer is known"),
+        Column("posterior", "float64", "probability", "probability of the passage, given the answer"),
         Column("layer", "int64", "", "state, 0: embeddings"),
         Column("place", "int64", "", "rank of the object in this state, from 0"),
-        Column("object", "string", "", "object that the logit lens reads there"),
-        Column("probability", "float64", "probability", "of the object, among the relation's objects"),
+        Column("object", "string", "", "object that the logit lens reads from this state"),
+        Column("probability", "float64", "probability", "probability of the object, among the relation's objects"),
     ),
 )
 EVIDENCE_TABLES = (
@@ -248,7 +248,7 @@ def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = 
 def group_rows(
     facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any", **keys: Any
 ) -> Iterator[dict[str, Any]]:
-    """One row for every group of facts with a question that counts: its keys, `keys`, and the estimate of the mean.
+    """One row for every group of facts with a question that counts: the group, `keys`, and the estimate of the mean.
 
     `values` are (row,); the mean of `baseline` (..., row) is the control. Both are NaN where a question does not count.
     """
@@ -262,6 +262,6 @@ def group_rows(
 
 
 def mean_of(values: np.ndarray) -> float:
-    """The mean without NaN; NaN if nothing is left."""
+    """The mean of all values that are not NaN; NaN if there are none."""
     counted = values[np.isfinite(values)]
     return float(counted.mean()) if len(counted) else float("nan")

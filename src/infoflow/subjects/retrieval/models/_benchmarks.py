@@ -30,12 +30,12 @@ class Benchmark:
 
 
 def load_benchmark(folder: Path | str) -> Benchmark:
-    """The benchmark in a folder, recognised by its files; `facts` or `facts:256`: the benchmark of a world of facts.
+    """The benchmark in a folder, recognised by its files; `facts` or `facts:256` is that of a world of facts.
 
     | files                                          | layout                                                   |
     |------------------------------------------------|----------------------------------------------------------|
     | `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv` | BEIR: `_id, title, text`; scores above 0 are relevant |
-    | `test.candidates.txt`, `test.queries.tsv`      | ReQA: a passage a line; question, its passages' lines from 0 |
+    | `test.candidates.txt`, `test.queries.tsv`      | ReQA: a passage per line; question, its passages' lines from 0 |
     | `docs.jsonl`, `queries.jsonl`, `qrels.tsv`     | `id, title, text`; query, passage, relevance, no header  |
 
     Each file may be `.gz`. If a document has only a title, the title becomes the passage. A document without title and
@@ -83,7 +83,7 @@ class AnsweredQuestion:
 
     question: str
     answers: tuple[str, ...]  # any of them is right
-    pattern: re.Pattern[str] | None = None  # pattern of right answers, instead of answers
+    pattern: re.Pattern[str] | None = None  # pattern that right answers match, used instead of `answers`
 
     def answered_by(self, passage: str) -> bool:
         """Whether the passage contains an answer."""
@@ -137,7 +137,7 @@ def _require(folder: Path, name: str) -> Path:
 
 def _read_reqa(folder: Path) -> Benchmark:
     texts = [line for _, line in read_lines(_require(folder, "test.candidates.txt"))]
-    kept = [line for line, text in enumerate(texts) if text.strip()]  # as in the store
+    kept = [line for line, text in enumerate(texts) if text.strip()]  # the store also leaves out empty passages
     ids = {line: id for id, line in enumerate(kept)}
     questions, relevant, num_skipped = [], [], 0
     path = _require(folder, "test.queries.tsv")
@@ -197,7 +197,7 @@ def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header:
 
 def _tell_skipped(folder: Path, num: int) -> None:
     if num:
-        current_display().note(f"{folder.name}: {num:,} judgements of documents without title and text skipped.")
+        current_display().note(f"{folder.name}: {num:,} judgements of documents without title and text were skipped.")
 
 
 def _passage(row: dict[str, Any]) -> dict[str, Any] | None:

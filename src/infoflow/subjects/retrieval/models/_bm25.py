@@ -43,7 +43,7 @@ class TermStatistics:
     """Number of passages, their length, and the document frequency of each term."""
 
     num_passages: int
-    num_terms: int  # of all passages, with repetitions
+    num_terms: int  # in all passages, counting repetitions
     holding: Counter[Hashable]
 
     @classmethod
@@ -170,7 +170,7 @@ class LexicalIndex:
 
     def _search(self, query: Sequence[Hashable], k: int, excluded: set[int]) -> tuple[np.ndarray, np.ndarray]:
         scores = self.scores(query)
-        scores[scores <= 0] = -np.inf  # shares no term
+        scores[scores <= 0] = -np.inf  # the passage shares no term with the query
         places = nearest_few(scores, k + len(excluded))
         return best(places, scores[places], k, excluded)
 
@@ -187,7 +187,7 @@ class LexicalIndex:
 
     @classmethod
     def read(cls, folder: Path) -> "LexicalIndex":
-        """The index that `write` saved, its arrays memory-mapped; the caller has checked the files."""
+        """The index that `write` saved, with memory-mapped arrays; the caller must have checked the files."""
         index = object.__new__(cls)
         index._num, terms = json.loads((folder / _TERMS).read_text(encoding="utf-8"))
         index._vocabulary = {term: id for id, term in enumerate(terms)}

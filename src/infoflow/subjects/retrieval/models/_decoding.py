@@ -28,7 +28,7 @@ class DecodedAnswer(NamedTuple):
     """A decoded answer."""
 
     tokens: tuple[int, ...]  # without start and end
-    log_probability: float  # of the marginal; for RAG-Token the product over tokens
+    log_probability: float  # of the answer, marginalised over passages; for RAG-Token, the sum over tokens
 
 
 class SearchLimits(NamedTuple):
@@ -77,7 +77,7 @@ def reader_with_passages(
     attention_mask: Int[Tensor, "passage token"] | None = None,
     **others: Tensor,
 ) -> NextTokens:
-    """A Hugging Face encoder-decoder with a question and each passage (rows of `input_ids`); the encoder runs once."""
+    """`NextTokens` of a Hugging Face encoder-decoder, which encodes a question with each passage (`input_ids`) once."""
     with torch.no_grad():
         encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **others)
     states, num = encoded.last_hidden_state, len(input_ids)
@@ -136,7 +136,7 @@ def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) 
         finished += [DecodedAnswer(one.tokens, one.log_probability + log) for one, log in zip(live, ended, strict=True)]
         finished = sorted(finished, key=lambda one: (-one.log_probability, one.tokens))[: limits.beams]
         live = _extended(live, logs, limits) if length < limits.max_tokens else []
-        # No continuation can overtake, since probabilities only fall.
+        # A continuation cannot overtake the finished answers above it, since probabilities only fall.
         enough = len(finished) == limits.beams
         live = [one for one in live if not enough or one.log_probability > finished[-1].log_probability]
         if not live:

@@ -30,9 +30,9 @@ _PER_CENTROID = 39  # passages that faiss needs per centroid
 class HNSW:
     """A graph whose links lead to ever nearer passages: fast, but larger than the vectors themselves."""
 
-    links: int = 32  # per passage; twice as many on the lowest level
+    links: int = 32  # links per passage; twice as many on the lowest level
     build_width: int = 200  # candidates kept while a passage is added
-    search_width: int = 256  # candidates kept in a search; at 64 recall@10 of unit vectors was .90, at 16 .56, here 1.0
+    search_width: int = 256  # candidates kept in a search; recall@10 of unit vectors: 1.0; with 64: .90; with 16: .56
     seed: int = 0  # seeds the levels
 
     def __post_init__(self) -> None:
@@ -45,11 +45,11 @@ class HNSW:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IVFPQ:
-    """Passages in lists by nearest centroid, each vector in a few bytes: for stores whose graph exceeds memory."""
+    """Passages listed by nearest centroid, each vector in a few bytes; for stores whose HNSW graph exceeds memory."""
 
     lists: int | None = None  # None: 4 √n, but few enough for 39 passages per list
     probes: int | None = None  # lists to search; None: an eighth of them, at least 8
-    parts: int | None = None  # per vector, `bits` each; None: the largest divisor of the width up to a quarter of it
+    parts: int | None = None  # per vector, of `bits` bits each; None: the largest divisor of the width up to width / 4
     bits: int = 8
     candidates: int = 10  # number of candidates scored exactly, as a multiple of k
     seed: int = 0  # seeds the centroids
@@ -67,7 +67,7 @@ class IVFPQ:
         """The same settings, with default sizes replaced by those for this number of vectors.
 
         Raises:
-            UserError: There are too few to train centroids, or `parts` does not divide the width.
+            UserError: There are too few vectors to train centroids, or `parts` does not divide the width.
         """
         most, wanted = num // _PER_CENTROID, 1 << self.bits
         if most < max(wanted, self.lists or 1):
@@ -109,12 +109,12 @@ def build_nearest(vectors: np.ndarray, how: Approximate) -> Any:
 
 
 def write_nearest(index: Any, path: Path) -> None:
-    """Write the faiss index to a file. faiss does not detect a flipped byte: keep a digest."""
+    """Write the faiss index to a file. Keep a digest of it, since faiss does not detect a flipped byte."""
     faiss_library("An approximate index").write_index(index, str(path))
 
 
 def read_nearest(path: Path, how: Approximate, shape: tuple[int, int]) -> Any:
-    """The index that `write_nearest` saved for vectors of this shape; the caller has checked the file's digest."""
+    """The index that `write_nearest` saved for vectors of this shape; the caller must have checked its digest."""
     faiss = faiss_library(f"kind {how.name}")
     try:
         index = faiss.read_index(str(path))
@@ -147,7 +147,7 @@ def faiss_library(feature: str) -> Any:
 
 
 def _set_width(index: Any, how: Approximate) -> None:
-    """Set the search width, which not all files keep."""
+    """Set the search width, which some index files do not store."""
     if isinstance(how, HNSW):
         index.hnsw.efSearch = how.search_width
     else:
@@ -156,7 +156,7 @@ def _set_width(index: Any, how: Approximate) -> None:
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """Run faiss with one thread: with several, the order of insertion into a graph would vary."""
+    """Run faiss with one thread, because with several the order of insertion into a graph would vary."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -191,8 +191,8 @@ class DenseIndex:
     The score does not depend on other queries or passages: sums are in float64, along the vector.
 
     `backend="faiss"` (extra `faiss`) selects passages by its exact flat index, with the same results. `HNSW(...)` and
-    `IVFPQ(...)` may miss some of the best (`search_recall` counts them), but always return as many as exist: a query
-    with too few candidates is searched exactly.
+    `IVFPQ(...)` may miss some of the best passages (`search_recall` measures this), but always return k if they exist,
+    because a query with too few candidates is searched exactly.
     """
 
     def __init__(self, vectors: Numbers, backend: Backend = "torch") -> None:
@@ -260,7 +260,7 @@ class DenseIndex:
         return Found(ids, scores)
 
     def _candidates(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Ids and scores for each query, unordered: at least the best `wanted`; for approximate search, candidates."""
+        """Ids and scores for each query, unordered: at least the best `wanted`; if approximate, the candidates."""
         if self._faiss is None:
             return self._exact(queries, wanted)
         many = self.backend.candidates if isinstance(self.backend, IVFPQ) else 1
@@ -322,7 +322,7 @@ class DenseIndex:
 
     @classmethod
     def read(cls, folder: Path, backend: Backend = "torch") -> "DenseIndex":
-        """The index that `write` saved; the caller has checked the files.
+        """The index that `write` saved; the caller must have checked the files.
 
         Raises:
             UserError: faiss is needed and not installed, or its file belongs to other vectors.

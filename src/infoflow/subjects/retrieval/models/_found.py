@@ -50,7 +50,7 @@ def check_search(k: int, num_queries: int, exclude: Excluded | None) -> list[set
 
 
 def best(ids: np.ndarray, scores: np.ndarray, k: int, excluded: set[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The best k of one query's candidates, ties by lower id, without excluded ones and scores of −inf."""
+    """The k best candidates of one query, except excluded ones and scores of −inf; the lower id wins ties."""
     kept = scores > -np.inf
     if excluded:
         kept &= ~np.isin(ids, list(excluded))
@@ -153,8 +153,8 @@ def write_run(
         tag: Name of the system.
 
     Raises:
-        UserError: A name is empty, has white space or is not unique; there are too few; the scores rise; or the file
-            exists with another tag.
+        UserError: A name is empty, has white space or is not unique; there are too few names; the scores rise; or the
+            file exists with another tag.
     """
     check_run_file(path, tag)
     queries = _names(query_names, len(found.ids), "query")
@@ -186,7 +186,7 @@ def write_qrels(path: Path | str, relevant: Relevant, query_names: Names = None,
 
 
 def check_run_file(path: Path | str, tag: str = "infoflow") -> None:
-    """Refuse to replace a file that is not a run with this tag, before the search starts."""
+    """Before a search starts, refuse to replace a file that is not a run with this tag."""
     path = Path(path)
     if path.is_dir():
         raise UserError(f"{path} is a folder, but a file must be written there. Choose another name.")
@@ -204,7 +204,7 @@ def _another(path: Path) -> UserError:
 
 
 def read_run(path: Path | str) -> dict[str, dict[str, float]]:
-    """Query → passage → score, best first; of equal scores the greater name comes first, as in `trec_eval`.
+    """Query → passage → score, best first; among equal scores, the greater name comes first, as in `trec_eval`.
 
     Raises:
         UserError: The file cannot be read, a line is malformed, or a passage occurs twice for a query.

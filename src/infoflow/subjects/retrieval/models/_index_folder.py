@@ -25,7 +25,7 @@ NUM_QUERIES = 200  # number of queries for the reported recall
 
 
 class SearchRecall(NamedTuple):
-    """Mean share of the k best passages by exact search that the approximate search finds among its k."""
+    """Mean share of the k best passages of an exact search that are also among the k of the approximate search."""
 
     k: int
     num_queries: int
@@ -48,7 +48,7 @@ def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = 
 
 # A digest of everything that determines a passage's vector, apart from the passage itself.
 
-_SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # not visible in an encoder's weights
+_SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # settings that an encoder's weights do not show
 
 
 def tower_digest(tower: Tower, tokenizer: Any) -> str:
@@ -67,7 +67,7 @@ def tower_digest(tower: Tower, tokenizer: Any) -> str:
 # An index on disk, with checks of every file and of the passages and encoder it was made from.
 
 _VERSION = 2
-_OLDEST = {"dense": 2, "lexical": 1}  # before 2 the digest of a dense encoder covered only its weights
+_OLDEST = {"dense": 2, "lexical": 1}  # before version 2, the digest of a dense encoder covered only its weights
 ABOUT = "index.json"
 _ENCODED_BY = "another passage encoder (weights, settings, pooling and tokenizer)"
 _APPROXIMATE = {"hnsw": HNSW, "ivf": IVFPQ}
@@ -97,10 +97,10 @@ class _About(NamedTuple):
 def save_index(
     index: Index, passages: Passages, encoder: str, folder: Path | str, recall: SearchRecall | None = None
 ) -> None:
-    """Write an index of `passages` into its own folder, where it replaces an existing one.
+    """Write an index of `passages` into a folder of its own, replacing an existing index.
 
-    `encoder` is the digest of the passage encoder, or the name of the terms. Without `recall`, that of an approximate
-    index is measured on 200 of its own vectors.
+    `encoder` is the digest of the passage encoder, or the name of the terms. If `recall` is not given, the recall of an
+    approximate index is measured on 200 of its own vectors.
     """
     if len(index) != len(passages):
         raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")

@@ -46,8 +46,8 @@ Search = Callable[[int, Excluded | None], Found]
 def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_keys: np.ndarray) -> Found:
     """The k best passages of each query, without excluded ones; of exact duplicates, only the best is kept.
 
-    If fewer remain, ids are −1: the search grows until k remain or all passages were seen. `text_keys` are hashes of
-    the passages' texts.
+    The search is widened until k passages remain or all were seen; missing ids are −1. `text_keys` are hashes of the
+    passages' texts.
     """
     wanted = k
     while True:
@@ -144,7 +144,7 @@ class Library:
         return self._bodies[id] if id != NULL else np.empty(0, dtype=np.int64)
 
     def body_within(self, id: int, room: int) -> np.ndarray:
-        """The tokens that fit into `room`: the first ones, or a window around the passage's answers."""
+        """At most `room` tokens of a passage: the first ones, or a window around its answers."""
         return window(self.body(id), room, self._answers.get(id))
 
     def encoded(self, id: int) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +165,7 @@ class Library:
         return tower(tokens.to(device), real.to(device), pad_rows(segments, 0)[0].to(device))
 
     def embed(self, tower: Tower) -> DenseIndex:
-        """An index of every passage by this encoder, without dropout."""
+        """An index of all passages, encoded by `tower` without dropout."""
         device = next(tower.parameters()).device
         # In full precision, so that every training device gives the same vectors.
         with evaluating(tower), torch.autocast(device.type, enabled=False):
@@ -259,7 +259,7 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
 def window(tokens: np.ndarray, room: int, place: AnswerTokens | None) -> np.ndarray:
     """At most `room` consecutive tokens: the first ones, or a window around the answers if these would be cut off.
 
-    >>> window(np.arange(10), 4, Place(6, 7)).tolist(), window(np.arange(10), 4, None).tolist()
+    >>> window(np.arange(10), 4, AnswerTokens(6, 7)).tolist(), window(np.arange(10), 4, None).tolist()
     ([5, 6, 7, 8], [0, 1, 2, 3])
     """
     room = max(room, 0)

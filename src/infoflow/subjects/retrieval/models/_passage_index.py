@@ -96,7 +96,7 @@ def open_passage_index(folder: Path | str | Sequence[Path | str], retriever: Pat
     """The output of `build_passage_index`, after a check of every file.
 
     Args:
-        folder: The folder written there, or the folders of all shards, in any order.
+        folder: The folder that it wrote, or the folders of all shards, in any order.
         retriever: The retriever of a dense index.
 
     Raises:
@@ -275,7 +275,7 @@ def _joined(title: str, text: str) -> str:
 
 @contextmanager
 def _or_nothing(folder: Path) -> Iterator[None]:
-    """If building fails, removes the folder unless it existed before."""
+    """If building fails, remove the folder unless it existed before."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         yield

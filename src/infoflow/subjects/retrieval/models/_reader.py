@@ -20,7 +20,7 @@ Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
 """Source of candidates; only "learned" has trained scores."""
 
 _NULL_LOGIT = -2.0
-"""Initial logit of the null passage. From 0, it takes half of the early gradient, and still .19 after 2,000 updates."""
+"""Initial logit of the null passage. With 0, it would take half of the early gradient, and .19 after 2,000 updates."""
 
 
 class Candidates(NamedTuple):
@@ -28,7 +28,7 @@ class Candidates(NamedTuple):
 
     ids: np.ndarray  # int64 (query, candidate)
     there: np.ndarray  # bool (query, candidate)
-    scores: np.ndarray  # float (query, candidate): from the source, 0 if it has none
+    scores: np.ndarray  # float (query, candidate): scores from the source, 0 if it has none
 
 
 @final
@@ -36,7 +36,7 @@ class RetrievalModel(PreTrainedModel):
     """A reader with a retriever (if its source of candidates needs one), the scale a and the null logit b.
 
     A candidate from a source without a learned score has the logit \\(\\exp(a) \\, s(x, z)\\); the null passage has the
-    logit b. A learned retriever scores the null passage like any other: as empty title and text.
+    logit b. A learned retriever scores the null passage like any other passage, with empty title and text.
     """
 
     config_class = BertConfig
@@ -178,7 +178,7 @@ class RetrievalModel(PreTrainedModel):
     ) -> Float[Tensor, "query candidate"]:
         """f(x, z) of each candidate with the current weights, differentiable; undefined for masked candidates.
 
-        `frozen`: whether a retriever gets no gradient; None: the current `retriever_frozen`.
+        `frozen` says whether a retriever gets no gradient; None means the current `retriever_frozen`.
         """
         device = input_ids.device
         frozen = self.retriever_frozen if frozen is None else frozen
@@ -210,7 +210,7 @@ class RetrievalModel(PreTrainedModel):
     ) -> tuple[Float[Tensor, "query candidate target"], Bool[Tensor, "query target"]]:
         r"""\(\log p(y_j \mid z, x)\) of each masked token with each candidate, and the mask of targets.
 
-        The reader sees `[CLS] x [SEP] z [SEP]`, segments 0 and 1; only existing candidates cost a pass.
+        The reader sees `[CLS] x [SEP] z [SEP]`, segments 0 and 1; only existing candidates are read.
         """
         predicted, index, targets = self._predicted(input_ids, attention_mask, labels, choice)
         query, _, rank = index
@@ -238,7 +238,7 @@ class RetrievalModel(PreTrainedModel):
         lengths = _lengths(input_ids, attention_mask)
         queries = [row[:length] for row, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
         empty = choice.there & (choice.ids == NULL)
-        # Queries with the empty passage run in a separate pass, since beside passages they would be mostly padding.
+        # Queries with the empty passage run in a separate pass, since next to passages they would be mostly padding.
         passes = [np.argwhere(of) for of in (choice.there & ~empty, empty) if of.any()]
         asked, targets = labels != _UNSUPERVISED, self._reading.targets(labels)
         parts = [self._read(queries, pairs, choice.ids, asked, targets) for pairs in passes]
@@ -274,7 +274,7 @@ class RetrievalModel(PreTrainedModel):
         return tokens, real, pad_rows(segments, 0)[0]
 
 
-_UNSUPERVISED = -100  # as in `objectives`, a package above this one
+_UNSUPERVISED = -100  # as in `objectives`, which this package must not import
 
 
 def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:

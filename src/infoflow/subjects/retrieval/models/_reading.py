@@ -15,14 +15,14 @@ from infoflow.models import Numbers
 #
 # | reading          | reader                         | targets \(y\) of a query    | \(p(y_j \mid z, x)\)         |
 # |------------------|--------------------------------|-----------------------------|------------------------------|
-# | `MaskedReading`  | `BertForMaskedLM` (REALM)      | the words behind its masks  | at mask j, all masked        |
-# | `WrittenReading` | an `EncoderDecoderModel` (RAG) | the same words, and an end  | \(p(y_j \mid z, x, y_{<j})\) |
+# | `MaskedReading`  | `BertForMaskedLM` (REALM)      | the masked words            | at mask j, all masked        |
+# | `WrittenReading` | an `EncoderDecoderModel` (RAG) | the same and an end token   | \(p(y_j \mid z, x, y_{<j})\) |
 #
 # Both read `[CLS] x [SEP] z [SEP]`, segments 0 and 1, with the same masks, so the query shows the answer's length.
 #
 # Sources: [@guu2020realm], [@lewis2020rag]; RAG's own reader is BART, whose question has no mask.
 
-_UNSUPERVISED = -100  # as in `objectives`, a package above this one
+_UNSUPERVISED = -100  # as in `objectives`, which this package must not import
 
 
 class Targets(NamedTuple):
@@ -219,7 +219,7 @@ def retrieval_utility(
     null: int = -1,
     tokens: Numbers | None = None,
 ) -> Float[Tensor, "query *candidate"]:
-    r"""The gain in log-likelihood of the answer from a passage over reading none, in nats.
+    r"""How much a passage raises the log-likelihood of the answer over reading no passage, in nats.
 
     For each passage, \(\log p(y \mid z, x) - \log p(y \mid \varnothing, x)\) (REALM's appendix D). With
     `per="marginal"`, \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), (query,), which REALM's code logs under this

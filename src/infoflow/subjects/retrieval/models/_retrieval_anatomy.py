@@ -98,8 +98,8 @@ def fixed_choice(
     """The passage that answers each query (`gold`), `negatives` others by BM25, and the null passage.
 
     While a model trains, its own search finds different passages at each update, and the loss jumps. These candidates
-    depend only on the query, so the loss along a path of weights has a gradient everywhere. A source with scores scores
-    them as usual; for `gold` and `random` all passages have equal scores. `exclude` and `null_only` are as in `choose`.
+    depend only on the query, so the loss along a path of weights has a gradient everywhere. Their scores are as usual;
+    for `gold` and `random`, all passages have equal scores. `exclude` and `null_only` are as in `choose`.
     """
     if negatives < 1:
         raise UserError(f"Fixed candidates need at least 1 passage in addition to the right one. Got {negatives}.")
@@ -146,11 +146,11 @@ def _scores(
 
 # The depth at which a document's evidence enters.
 
-_LEAST_GAIN = 0.05  # at the top: below it there is no entry to locate
+_LEAST_GAIN = 0.05  # minimum gain at the top; with less, there is no entry to locate
 
 
 class EvidenceEntry(NamedTuple):
-    """Two depths on one curve over states 0..L; NaN without a gain."""
+    """Two depths on one curve over states 0..L; NaN if the curve gains too little."""
 
     half: float  # first state with at least half of the top's gain
     centre: float  # mean state of the steps, weighted by their size

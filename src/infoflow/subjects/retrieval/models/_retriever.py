@@ -25,8 +25,8 @@ class RetrieverConfig(BertConfig):
 
     model_type = "infoflow-retriever"
     vector_width: int = 64
-    pooling: str = "mean"  # over the text's tokens, or the state of the first one
-    shared: bool = True  # one encoder for queries and passages, as in REALM, or two that begin equal, as in DPR
+    pooling: str = "mean"  # mean over the text's tokens, or "first": the state of the first token
+    shared: bool = True  # one encoder for queries and passages, as in REALM; else two that begin equal, as in DPR
 
 
 class Tower(nn.Module):
@@ -133,9 +133,9 @@ def in_batch_loss(
 ) -> Float[Tensor, ""]:
     r"""Mean over queries of \(-\log \mathrm{softmax}(S_i)_{\mathrm{pos}(i)}\), in nats ([@karpukhin2020dense]).
 
-    `scores` are (query, passage): one passage for each query, then hard negatives; `positives` (query,) names the
-    passage of each, by default i for query i. Passages in `ignore`, bool (query, passage), answer a query but are not
-    its own (duplicates, other passages with the answer): they are left out of its softmax.
+    `scores` are (query, passage): one passage for each query, then hard negatives; `positives` (query,) names each
+    query's passage, by default i for query i. Passages in `ignore`, bool (query, passage), answer a query but are not
+    its own (duplicates, other passages with the answer), so they are left out of its softmax.
     """
     scores_QP = torch.as_tensor(scores)
     if scores_QP.ndim != 2 or 0 in scores_QP.shape:
@@ -196,7 +196,7 @@ def salient_spans(words: Sequence[str], tags: Sequence[str] | None = None) -> li
 
 
 def _runs(tags: Sequence[str]) -> list[tuple[int, int]]:
-    """Runs of equal tags that are not empty."""
+    """Runs of equal, non-empty tags."""
     runs: list[tuple[int, int]] = []
     for place, tag in enumerate(tags):
         if tag and place and tags[place - 1] == tag:

@@ -64,13 +64,13 @@ def retrieval_scores(
 ) -> pd.DataFrame:
     """Hit and recall at each cut, MRR and collapse of every system, and of `random` and `oracle` (without collapse).
 
-    Also the share of questions without results, for which only the empty passage can be read.
+    The table also has the share of questions without results, for which only the empty passage can be read.
 
-    Intervals are a bootstrap over blocks of questions, shared by all systems, so replicates are paired.
+    Intervals come from a bootstrap over blocks of questions, shared by all systems, so replicates are paired.
 
     Args:
         ranked: System → ids of each question's passages, best first.
-        relevant: Ids of the passages that answer it.
+        relevant: Ids of the passages that answer each question.
         questions: Texts of the questions; equal ones are in one block.
         num_passages: Size of the index.
         cuts: Values of k; those beyond the number of results are left out.
@@ -198,7 +198,7 @@ class QueryLeakage:
     told: tuple[int, ...]  # a training query contains the subject and an answer
     examples: tuple[tuple[str, str], ...]  # of the first ten: the question, and the training query that leaks it
 
-    num_questions: int = 0  # in the test
+    num_questions: int = 0  # number of questions in the test
 
     def table(self) -> pd.DataFrame:
         """The table QUERY_LEAKAGE."""

@@ -19,10 +19,10 @@ from ..models import Retriever, in_batch_loss
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InverseCloze(AbstractObjective):
-    """A random sentence of a passage is the query, its passage the positive, the batch's other passages negatives.
+    """The query is a random sentence of a passage, the positive is that passage, and the batch has the negatives.
 
-    The sentence is removed from its passage with probability `mask_rate`. A one-sentence passage that would lose it
-    does not count. Passages with the same text as the query's own are not negatives: they are left out of its softmax.
+    The sentence is removed from its passage with probability `mask_rate`. A passage that would be left without any
+    sentence does not count. Passages with the same text as the query's own are not negatives; its softmax omits them.
     The batch is one forward pass, so make `micro_tokens` large enough for a whole update. With several processes, each
     computes the whole batch.
 
@@ -40,7 +40,7 @@ class InverseCloze(AbstractObjective):
         "passage_ids": Field(pad="source"),  # [CLS] title [SEP] body [SEP]
         "passage_mask": Field(),
         "passage_segments": Field(),
-        "key": Field(),  # of the whole passage's text
+        "key": Field(),  # key of the whole passage's text
         "counted": Field(pad=False),
     }
 

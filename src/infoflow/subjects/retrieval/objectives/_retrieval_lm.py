@@ -76,7 +76,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
     }
 
     level: Literal["sequence", "token"] = "sequence"  # level of the marginalisation
-    null_share_only: bool = False  # closed-book: train only on `null_share`, on as many null readings as other readers
+    null_share_only: bool = False  # closed-book: train only on `null_share`, on as many null readings as others have
     masking: Masking = "salient"  # the other two, as controls, mask as many tokens at other positions
     max_predictions: Count = 10  # maximum number of masks per query
     lag: Annotated[int, Limits(at_least=0, at_most=10**9)] = 0  # age of the index's weights, in updates
@@ -137,7 +137,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
                 f"target. Got {label_smoothing}."
             )
         asked = (batch.labels != UNSUPERVISED).any(dim=1)
-        if not asked.any():  # in the control, which skips most queries
+        if not asked.any():  # happens in the control, which skips most queries
             return {self.name: LossTerm(total=0.0 * module.bias.sum(), count=0)}
         parts = self._scored(module, batch, asked)
         found = marginal_log_likelihood(**parts, level=self.level)
@@ -147,7 +147,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
     def example(
         self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
     ) -> Example:
-        """A query without marked spans or known passages: one token of it is masked."""
+        """A query without marked spans or known passages, in which one token is masked."""
         nothing = {"spans": np.zeros((0, 2), dtype=np.int64), "gold": np.array(-1), "excluded": np.array([-1])}
         return replace(AbstractObjective.example(self, sentences, vocabulary), labels=nothing)
 
@@ -292,7 +292,7 @@ _PASSAGES = {
 
 
 def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, retriever: Any = None) -> RetrievalModel:
-    """The model that an objective trains: the given reader, with the objective's other parts.
+    """The model that an objective trains, which is `reader` with the objective's other parts.
 
     Every objective except `closed-book` needs a `library`; `retrieve-frozen` and `retrieve-learned` also need a
     `retriever`, whose learning rate is scaled by `retriever_rate`. A UserError names what is missing or unused.

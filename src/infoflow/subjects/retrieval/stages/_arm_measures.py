@@ -52,7 +52,7 @@ from ._retrieval_arms import ArmModel
 
 _OF_VARIANTS = ("scores", "knowledge")  # all except "pairs", which gets all measures
 _HEAVY = 96  # facts of each kind for expensive measures such as ablations
-_LIGHT = 48  # the same, for kinds and documents that only serve as comparison
+_LIGHT = 48  # the same, for kinds and documents that serve only as a comparison
 _PROBED = 600  # sentences
 _PROBED_SEED = hash64("probed-language") % 2**31  # differs from the seed of any world
 _CLUSTERED = 400  # minimum number of facts of a world: with fewer, there are too few questions for clusters
@@ -91,7 +91,7 @@ class ArmInside:
         return self.model if self.finds else self.reader
 
     def has(self, kind: Any, but: Collection[int] = ()) -> bool:
-        """Whether its world has facts of a kind about entities other than those in `but`."""
+        """Whether the model's world has facts of a kind about entities other than those in `but`."""
         return any(fact.entity not in but for fact in self.arm.world.world.of_kind(kind))
 
     @cached_property
@@ -136,7 +136,7 @@ def _scores(inside: ArmInside) -> pd.DataFrame:
 
 
 def arm_course(arm: ArmModel) -> pd.DataFrame:
-    """Rows of `RETRIEVAL_COURSE` for all kept updates of a training."""
+    """Rows of `RETRIEVAL_COURSE` for all kept updates of a training run."""
     parts = []
     for update in arm.wanted:
         scores = ArmScores(arm.load(update=update), arm.objective, arm.world, arm.world, None)
@@ -182,13 +182,13 @@ def _lens(inside: ArmInside) -> pd.DataFrame:
 
 
 def _each(inside: ArmInside, measured: Callable[..., pd.DataFrame], *asked: dict[str, Any]) -> pd.DataFrame:
-    """The measure with each of these settings, without kinds of facts that the world lacks."""
+    """The measure's table with each of these settings, except those for kinds of facts that the world lacks."""
     own = {"library": inside.own_library}
     known = [one for one in asked if "kinds" not in one or inside.has(*one["kinds"])]
     return pd.concat([measured(inside.reading, *inside.about, **own, **one) for one in known], ignore_index=True)
 
 
-# In each: first what claims need, then documents that may not answer, facts that change later, and withheld facts.
+# Each measure: first what claims need, then documents that may not answer, facts that change later, withheld facts.
 
 
 def _flow(inside: ArmInside) -> pd.DataFrame:

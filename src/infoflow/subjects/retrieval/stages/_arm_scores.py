@@ -72,7 +72,7 @@ class ArmScores:
     unread: ReadWorld  # another world, whose language sentences no model has read
     first: RetrievalModel | None  # the model before training, if it has a retriever
     before: ReadWorld | None = None  # the world on which its reader was pretrained, if any
-    edited: Library | None = None  # of the edited passages, shared with other measures; None: built here
+    edited: Library | None = None  # library of the edited passages, shared with other measures; None: built here
 
     def table(self) -> pd.DataFrame:
         """All rows, without key columns."""

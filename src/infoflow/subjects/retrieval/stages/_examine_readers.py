@@ -117,7 +117,7 @@ class FollowArm(OfArm, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[FollowArm]":
-        """One stage per model, after the recording, since a second training for that also keeps the checkpoints."""
+        """One stage per model, after the recording, since a second training for it also keeps the checkpoints."""
         recorded = {stage.model.recipe: stage.key for stage in before if isinstance(stage, RecordArm)}
         return [
             cls(model=model, needs=(recorded.get(model.recipe, SettleArm(model=model).key),))
@@ -154,14 +154,14 @@ class FollowArm(OfArm, AbstractTableStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JoinArms(AbstractTableStage):
-    """How well utility and likelihood predict a seed's later answers; the rows are about its learned retriever."""
+    """How well utility and likelihood predict later answers in one seed; the rows are about its learned retriever."""
 
     kind = "join-arms"
     named = "join arms of seed {self.learned.seed}"
     stored = "followed-joined"
     makes = (RETRIEVAL_SCORES,)
     runs_models = False
-    followed: Sequence[FollowArm]  # of one seed
+    followed: Sequence[FollowArm]  # stages of all models of one seed
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[JoinArms]":
@@ -205,7 +205,7 @@ class MeasureArm(OfArm, AbstractMeasuring):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureArm]":
-        """Trained models, each after its rate is settled; then untrained ones in sequence, to share results."""
+        """Trained models, each after its rate is settled; then untrained ones in sequence, which share results."""
         settled = {arm: SettleArm(model=arm).key for arm in arm_models(models)}
         stages = [cls(model=arm, trained=True, needs=(key,)) for arm, key in settled.items()]
         for arm, key in settled.items():

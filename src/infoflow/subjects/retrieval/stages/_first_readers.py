@@ -68,7 +68,7 @@ class WarmModel(SeedModel):
 
     @cached_property
     def key(self) -> str:
-        """Key of everything that its weights depend on."""
+        """Key of everything that the weights depend on."""
         shape = [_RETRIEVER_LAYERS, self.asked.retriever_width, self.asked.vector_width]
         world = matter_key(self.plan, self._config)
         return digest([ARMS_VERSION, "warm", world, self.plan.model, shape, settings_key(self.config), InverseCloze()])
@@ -87,7 +87,7 @@ class WarmModel(SeedModel):
         return f"retriever/seed-{self.seed}" + (f" of {self.passages}" if self.passages != "entity" else "")
 
     def first(self) -> Retriever:
-        """The retriever with random weights of the seed."""
+        """The retriever with the seed's random weights."""
         model, reader = self.plan.model, first_reader(self.models, self.matter, self.seed)
         width = self.asked.retriever_width or model.width
         shape = {"hidden_size": width, "intermediate_size": model.feedforward * width // model.width}
@@ -126,7 +126,7 @@ def settings_key(config: TrainConfig) -> dict[str, Any]:
 
 
 def matter_key(plan: StudyPlan, config: FactConfig) -> list[Any]:
-    """Key of what is read: a world, or real text if the plan names one."""
+    """Key of what is read, which is a world, or real text if the plan names one."""
     asked = plan.retrieval
     return ["text", text_of(plan).digest] if asked.corpus else [FACTS_VERSION, config, asked.world_seed]
 
@@ -147,7 +147,7 @@ class WarmedReader(SeedModel):
 
     @property
     def world_seed(self) -> int:
-        """Seed of the other world; the seed after the study's own is taken, by the sentences that no model has read."""
+        """Seed of the other world: a hash, since the next seed after the study's gives the unread sentences."""
         return hash64("warmed-reader", self.asked.world_seed) % 2**31
 
     @property
@@ -180,7 +180,7 @@ class WarmedReader(SeedModel):
         return f"reader/seed-{self.seed}"
 
     def first(self) -> RetrievalModel:
-        """The model with random weights of the seed."""
+        """The model with the seed's random weights."""
         reader = first_reader(self.models, self.matter, self.seed)
         return retrieval_model(self.objective, reader, self.matter.passage_library())
 

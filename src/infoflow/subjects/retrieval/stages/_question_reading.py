@@ -110,7 +110,7 @@ class QuestionReading:
             choice = self.choice(asked, rows)
             prior = self.log_prior(ids, mask, choice)
             logs, targets = self.model.log_likelihoods(ids, mask, labels, choice)
-            room = (0, max(width - targets.shape[1], 0))  # pads batches without the longest answer
+            room = (0, max(width - targets.shape[1], 0))  # pads batches whose answers are all shorter than the longest
             logs, targets = (torch.nn.functional.pad(one, room) for one in (logs.double().cpu(), targets.cpu()))
             parts.append((prior, logs, targets, torch.from_numpy(choice.there)))
         return Read(*(torch.cat(one) for one in zip(*parts, strict=True)))
@@ -156,7 +156,7 @@ def priors(queries: str, read: Read, blocks: np.ndarray) -> Iterator[dict[str, A
 
 
 def alone(ids: np.ndarray) -> Candidates:
-    """Candidates with one passage per question; −1 is the empty one."""
+    """Candidates with one passage per question; −1 is the empty passage."""
     column = ids[:, None]
     return Candidates(ids=column, there=np.ones(column.shape, dtype=bool), scores=np.zeros(column.shape))
 

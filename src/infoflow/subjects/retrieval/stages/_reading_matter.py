@@ -37,7 +37,7 @@ class AbstractReadingMatter(ABC):
 
     @abstractmethod
     def passage_library(self) -> Library:
-        """A new library of its passages, in which a model keeps its own index."""
+        """A new library of the passages, in which a model keeps its own index."""
 
     @property
     @abstractmethod
@@ -82,7 +82,7 @@ class ReadWorld(AbstractReadingMatter):
         return self.world.tokenizer(self.positions)
 
     def passage_library(self, edited: bool = False) -> Library:
-        """Its passages, or those of the edited index."""
+        """The world's passages, or those of the edited index."""
         return Library(Passages.from_rows(self.world.passages(edited)), self.tokenizer, self.positions)
 
     @cached_property
@@ -92,7 +92,7 @@ class ReadWorld(AbstractReadingMatter):
 
     @property
     def chance(self) -> float:
-        """Accuracy of a guess among a relation's objects of one word, or among all objects if all are dates."""
+        """Accuracy of a guess among the one-word objects of a relation, or among all objects if all are dates."""
         return 1 / self.world.config.choices(0)
 
 
@@ -254,7 +254,7 @@ class TrainingAccuracy(NamedTuple):
 
     @property
     def learned(self) -> bool:
-        """Whether it clearly beats a guess; otherwise it knows at most which kind of object is expected."""
+        """Whether the model clearly beats a guess; otherwise it knows at most which kind of object is expected."""
         return self.value > self.chance + _MARGIN
 
 
@@ -297,7 +297,7 @@ def spread(num: int, most: int) -> np.ndarray:
 
 
 def _num_masks(labels: dict[str, np.ndarray]) -> int:
-    """Number of tokens of the query's only span; 0 if no passage answers it or it has not exactly one span."""
+    """Number of tokens of the query's only span; 0 if no passage answers it or it does not have exactly one span."""
     spans = labels["spans"]
     return int(spans[0, 1] - spans[0, 0]) if int(labels["gold"]) != NULL and len(spans) == 1 else 0
 

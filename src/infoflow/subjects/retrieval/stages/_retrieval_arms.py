@@ -59,7 +59,7 @@ class ArmModel(SeedModel):
 
     @property
     def recipe(self) -> Recipe:
-        """Recipe that identifies it in tables."""
+        """The recipe that identifies the model in tables."""
         return Recipe(objective=Spec(self.arm, self.variant), architecture=BERT, seed=self.seed)
 
     @property
@@ -69,32 +69,32 @@ class ArmModel(SeedModel):
 
     @property
     def writes(self) -> bool:
-        """Whether its reader is an encoder-decoder, which generates its answers."""
+        """Whether the reader is an encoder-decoder, which generates its answers."""
         return self.variant in WRITTEN
 
     @property
     def source(self) -> str:
-        """Source of its passages."""
+        """Source of the model's passages."""
         return SOURCES[self.arm]
 
     @cached_property
     def objective(self) -> RetrievalLM:
-        """Its training objective."""
+        """The model's training objective."""
         return self.asked.objective(self.arm, self.variant)
 
     @property
     def matter(self) -> AbstractReadingMatter:
-        """The passages and queries that it is trained on."""
+        """The passages and queries that the model is trained on."""
         return text_of(self.plan) if self.asked.corpus else self.world
 
     @property
     def world(self) -> ReadWorld:
-        """The world of facts that it reads; not for real text."""
+        """The world of facts that the model reads; not available for real text."""
         return read_world(self.asked.world(self.variant), self.asked.world_seed, self.plan.model.positions)
 
     @cached_property
     def warm(self) -> WarmModel | None:
-        """The retriever that it starts from; None if it has no retriever."""
+        """The retriever that the model starts from; None if it has no retriever."""
         if self.source not in ("frozen", "learned"):
             return None
         passages = self.asked.world(self.variant).passages
@@ -102,22 +102,22 @@ class ArmModel(SeedModel):
 
     @cached_property
     def warmed(self) -> WarmedReader | None:
-        """The pretrained reader that it starts from; None: random weights."""
+        """The pretrained reader that the model starts from; None if it starts from random weights."""
         return WarmedReader(models=self.models, seed=self.seed) if self.asked.read_updates else None
 
     @cached_property
     def exchanged(self) -> "ArmModel | None":
-        """The trained model from which it takes parts; None: it takes none."""
+        """The trained model from which this one takes parts; None if it takes none."""
         return dataclasses.replace(self, variant="") if self.variant in EXCHANGES else None
 
     @cached_property
     def key(self) -> str:
-        """Key of everything that its weights depend on."""
+        """Key of everything that the weights depend on."""
         return digest([ARMS_VERSION, self.arm, self._matter, self._begins, self.objective, settings_key(self.config)])
 
     @cached_property
     def reader_key(self) -> str:
-        """Key of everything that its initial reader and its questions depend on."""
+        """Key of everything that the initial reader and the model's questions depend on."""
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
         parts += ["written"] if self.writes else []
         parts += ["warmed", self.warmed.key] if self.warmed is not None else []
@@ -164,17 +164,17 @@ class ArmModel(SeedModel):
         return self.models.run.models / self.recipe.name
 
     def is_trained(self) -> bool:
-        """Whether its training is finished."""
+        """Whether training is finished."""
         return self.models.bench.done(READ, self.key)
 
     def facts(self) -> dict[str, Any]:
-        """Facts about its finished training: cost, and whether it has learned."""
+        """Facts about the finished training: its cost, and whether the model has learned."""
         return self.models.bench.read_facts(READ, self.key)
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def first(self) -> RetrievalModel:
-        """The initial model; its reader is the same in all variants of a seed (its encoder, in generating ones)."""
+        """The initial model. Its reader (if it generates, its encoder) is the same in all variants of a seed."""
         reader, retriever = self._first_reader(), None
         if self.warm is not None:
             retriever = self.warm.first() if self.variant == "cold" else self.warm.load()
@@ -204,7 +204,7 @@ class ArmModel(SeedModel):
             model.retriever.load_state_dict(trained.retriever.state_dict())
 
     def train(self, recorders: Recorders = lambda _: ()) -> tuple[RetrievalModel, TrainResult]:
-        """Train it, or finish an interrupted training, with the hooks that `recorders` makes for the model."""
+        """Train the model, or finish an interrupted training, with the hooks that `recorders` makes for it."""
         model, result = self._train_into(self.folder, recorders, self.folder / LEARNING)
         if is_first():
             if model.retriever is not None:
@@ -233,7 +233,7 @@ class ArmModel(SeedModel):
 
     @property
     def snapshots(self) -> Snapshots:
-        """The kept checkpoints of its training."""
+        """The kept checkpoints of the training run."""
         return Snapshots(self.folder / SNAPSHOTS)
 
     def lacks_checkpoints(self) -> bool:
@@ -308,7 +308,7 @@ def plain_arms(models: StudyModels) -> list[ArmModel]:
 
 
 def at_half_rate(models: StudyModels) -> bool:
-    """Whether models at half the rate count because a plain one learned nothing; all plain ones must be trained."""
+    """Whether models at half the rate count because a plain model learned nothing; all plain ones must be trained."""
     return models.plan.retrieval.repeat and not all(model.facts()["learned"] for model in plain_arms(models))
 
 

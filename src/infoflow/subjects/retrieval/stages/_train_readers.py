@@ -44,7 +44,7 @@ from ._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate,
 
 RECORDED = "reading-recorded"  # result cache stage of recordings
 _VERSION = 1  # increase when the same plan records differently
-_PASS = 1024  # padded query tokens per pass: each query is read with several passages
+_PASS = 1024  # maximum padded query tokens per pass, since each query is read with several passages
 
 
 def is_recording_asked(arm: ArmModel) -> bool:
@@ -98,7 +98,7 @@ def _config(arm: ArmModel) -> RecordConfig:
 # A run that cannot even answer its training queries has learned nothing on which claims could be judged. If that
 # happens to a plain model, all models of the study are trained again at half the rate.
 
-_BY_BLOCK = ("right", "asked")  # part of the facts of a training
+_BY_BLOCK = ("right", "asked")  # keys among the facts about a training
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,7 +169,7 @@ class WarmRetriever(AbstractWarmStage):
 class OfArm(AbstractStage):
     """A stage of one retrieval model, whose rows are about this model."""
 
-    model: ArmModel  # at the full rate
+    model: ArmModel  # the model at the full rate
 
     @property
     def models(self) -> StudyModels:
@@ -297,7 +297,7 @@ class SettleArm(OfArm):
 
     @property
     def estimate(self) -> float:
-        """A second training, rarely needed, counts only once the first ones are done and show that it is."""
+        """A second training is rarely needed, so it counts only once the first ones are done and show the need."""
         known = all(model.is_trained() for model in plain_arms(self.models))
         again = known and not self.counts.is_trained()
         return TrainArm(model=self.model).estimate if again else 0.001

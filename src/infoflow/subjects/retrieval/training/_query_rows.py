@@ -100,9 +100,9 @@ def query_rows(
 ) -> QueryRows:
     """The sentences of a corpus as queries, with their salient spans (by the column `entity`, or by rules).
 
-    `gold` is the passage that answers each sentence (−1: none); it must not read its `excluded` passages, nor, with
-    `exclude_origin`, passages that contain it word for word (`origins`). Sentences without a span are kept only with
-    `keep_spanless`, and spans beyond `max_length` tokens are not masked.
+    `gold` is the passage that answers each sentence (−1: none). A sentence must not read its `excluded` passages, nor,
+    with `exclude_origin`, passages that contain it word for word (`origins`). Sentences without a span are kept only
+    with `keep_spanless`, and spans beyond `max_length` tokens are not masked.
     """
     gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
     excluded = [()] * len(corpus) if excluded is None else excluded
