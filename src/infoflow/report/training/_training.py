@@ -108,9 +108,16 @@ def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
         answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
         words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
         caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
-        f"({int(table['count'].median()):,} tokens or sentences).{signature}",
+        f"({_counts(table, metrics)}).{signature}",
         facts={"references": _references(metrics)},
     )
+
+
+def _counts(table: pd.DataFrame, metrics: list[str]) -> str:
+    """The number of scored tokens or sentences for each score."""
+    counts = table.groupby("metric")["count"].median()
+    stated = [f"{int(counts[name]):,} for {_METRICS[name].label}" for name in metrics]
+    return f"tokens or sentences: {listed(stated)}"
 
 
 def _references(metrics: list[str]) -> str:
