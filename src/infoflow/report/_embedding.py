@@ -19,8 +19,6 @@ from infoflow.foundation import UserError
 
 from ._theme import DARK, LIGHT, NUM_SLOTS, css_variables
 
-# Scripts, styles and data embedded so that nothing can break out of the page, and the page loads nothing.
-
 
 def embedded(value: Any) -> Markup:
     """JSON that is safe inside a script element: no `<`, `>` or `&` remains, NaN becomes null."""
@@ -104,7 +102,6 @@ def closed(script: str) -> str:
 
 # Numbers in the page: base64 bytes that its script unpacks on demand.
 
-
 _MISSING = 65535
 
 
@@ -145,7 +142,6 @@ def in_steps(values: np.ndarray, low: float, high: float) -> str:
 # A report of many models repeats itself: head tables, lines of text, pictures. Its largest figures shrink to a tenth.
 # Their headings stay, so that the contents and addresses find them; without scripts, a note takes their place.
 
-
 _FIGURE = re.compile(r"(<figure[^>]*>\s*<h3.*?</h3>)(.*?)(</figure>)", re.DOTALL)
 _MOST = 4_000_000  # pages up to this number of characters stay as they are
 _SMALLEST = 50_000  # characters of a figure worth packing
@@ -172,7 +168,6 @@ def _packed(html: str) -> str:
 
 
 # Which HTML files infoflow may replace: only its own.
-
 
 _MARK = b'<meta name="generator" content="infoflow '
 _HEAD = 4096  # bytes: the mark is among the first elements of every page

@@ -11,9 +11,6 @@ from infoflow.results import Estimate as Estimate
 from infoflow.results import Samples as Samples
 from infoflow.results import seeds_of_pairs as seeds_of_pairs
 
-# Samples over seeds for the figures, and unbiased selection of the largest of several.
-
-
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -44,7 +41,6 @@ def chosen(found: Mapping[Key, Samples], of: Callable[[float], float] = lambda v
 
 
 # Numbers in words: rounded to the precision of their interval, with a true minus sign.
-
 
 _ROUNDING = 1e-9  # relative half-width below which an interval is a point with rounding errors
 
@@ -142,7 +138,6 @@ def _spaced(unit: str) -> str:
 
 
 # The sentence above a figure's numbers: its highest and lowest lines, with those they do not clearly exceed.
-
 
 _ROUNDING = 1e-9  # percent
 _NAMED = 3  # up to this number, candidates that do not clearly differ are named; more are counted

@@ -30,9 +30,6 @@ from .forms._chart import Frame
 from .forms._layer_chart import LayerChart, panel_scales
 from .forms._lines import ANY
 
-# Declarative layer figures: their drawing and wording are data, and one builder makes the figure.
-
-
 HOW_BANDS = (
     "Bands are 95% intervals: where two bands do not overlap, the difference is unlikely to be noise. The dashed "
     "grey line is an untrained model of the same shape."

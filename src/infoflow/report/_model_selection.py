@@ -141,6 +141,10 @@ class ModelSelection:
         keys = {key for frame in frames for key in frame["series"]}
         return [series for series in self.series if series.key in keys]
 
+    def each(self, frame: pd.DataFrame) -> list[tuple[Series, pd.DataFrame]]:
+        """The lines that occur in the frame, in reading order, with their rows."""
+        return [(series, frame[frame["series"] == series.key]) for series in self.present(frame)]
+
     def __getitem__(self, key: str) -> Series:
         return next(series for series in self.series if series.key == key)
 

@@ -14,9 +14,6 @@ from infoflow.training import SUFFIX
 from ._in_words import listed
 from ._model_selection import ModelSelection
 
-# Parts of the page whose data in a damaged table or run.json are unusable: they are omitted, and the page says so.
-
-
 _Stated = TypeVar("_Stated")
 DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, StopIteration)
 
@@ -40,9 +37,6 @@ def kind_of(error: Exception) -> str:
     if isinstance(error, KeyError) and error.args:
         return f"no {error.args[0]}"
     return "unexpected values" if isinstance(error, TypeError | AttributeError) else str(error)[:120]
-
-
-# A run's tables, restricted to the rows of a page: the single source of models for the report's figures.
 
 
 class ModelTables:

@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ from infoflow.results import RunFolder, StoredTable, Tables
 from ._figure import Section
 from ._in_words import duration_text, listed
 from ._summary import UNTESTABLE, ScorecardRow
-
-# A run as its report shows it: files by name, without folders; anonymous runs hide file names, too.
-
 
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _BUILT_IN = ("hf:", "grammar", "tatoeba")
@@ -179,7 +175,6 @@ def _replaced(value: Any, renamed: Mapping[str, str]) -> Any:
 
 # Sentences on how a study's corpus was split, and which test sentences its models could have seen.
 
-
 _RULES = {
     "near-duplicates": "no two parts share a source, a target, or near duplicates of either (equal words, or one word "
     "substituted, inserted or deleted where both sentences have four words or more)",
@@ -218,52 +213,30 @@ def _leaks(leaks: dict[str, Any]) -> str:
 # Provenance of the numbers: settings, versions, hashes, time per stage.
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageTime:
-    """Duration and resource use of a study's stage."""
-
-    label: str
-    kind: str
-    seconds: str
-    cpu_seconds: str
-    memory: str  # peak memory; "" if it was not measured
-    share: float  # share of the longest stage, in percent
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageTimes:
-    """All stages, longest first, and the total of each kind in words."""
-
-    stages: list[StageTime]
-    sums: str
-
-
-def stage_times(run: RunFolder) -> StageTimes | None:
-    """Time per stage; None if run.json has no times."""
-    stages = sorted(run.read().get("stages") or [], key=lambda stage: -float(stage["seconds"]))
-    if not stages:
+def stage_times(run: RunFolder) -> dict[str, Any] | None:
+    """All stages, longest first, and the total of each kind in words; None if run.json has no times."""
+    stages = pd.DataFrame(run.read().get("stages") or [])
+    if stages.empty:
         return None
-    longest = float(stages[0]["seconds"]) or 1.0
-    sums: dict[str, float] = {}
-    for stage in stages:
-        sums[str(stage["kind"])] = sums.get(str(stage["kind"]), 0.0) + float(stage["seconds"])
-    largest = sorted(sums, key=lambda kind: -sums[kind])
-    return StageTimes(
-        stages=[_stage_time(stage, longest) for stage in stages],
-        sums=listed([f"{kind} {duration_text(sums[kind])}" for kind in largest]),
-    )
+    stages = stages.sort_values("seconds", ascending=False, kind="stable")
+    sums = stages.groupby("kind", sort=False)["seconds"].sum().sort_values(ascending=False, kind="stable")
+    longest = float(stages["seconds"].iloc[0]) or 1.0
+    return {
+        "stages": [_stage_time(stage, longest) for stage in stages.to_dict("records")],
+        "sums": listed([f"{kind} {duration_text(seconds)}" for kind, seconds in sums.items()]),
+    }
 
 
-def _stage_time(stage: dict[str, Any], longest: float) -> StageTime:
-    memory = float(stage.get("peak_memory") or 0)
-    return StageTime(
-        label=str(stage["label"]),
-        kind=str(stage["kind"]),
-        seconds=duration_text(float(stage["seconds"])),
-        cpu_seconds=duration_text(float(stage.get("cpu_seconds", math.nan))),
-        memory=said_size(memory) if memory else "",
-        share=round(100 * float(stage["seconds"]) / longest, 1),
-    )
+def _stage_time(stage: dict[Hashable, Any], longest: float) -> dict[str, Any]:
+    """Duration and resource use of a stage, in words; `share`: of the longest stage, in percent."""
+    memory = stage.get("peak_memory", math.nan)
+    return {
+        "label": stage["label"],
+        "seconds": duration_text(stage["seconds"]),
+        "cpu_seconds": duration_text(stage.get("cpu_seconds", math.nan)),
+        "memory": said_size(memory) if memory > 0 else "",
+        "share": round(100 * float(stage["seconds"]) / longest, 1),
+    }
 
 
 def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
@@ -293,20 +266,10 @@ def settings(run: RunFolder) -> dict[str, list[tuple[str, str]]]:
 # The claims grouped by question, in the order of the page's sections.
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClaimGroup:
-    """The claims about one question."""
-
-    section: str  # its id; "" if the page has no such section
-    title: str
-    tested: list[ScorecardRow]
-    untested: list[ScorecardRow]
-
-
 def claim_groups(
     findings: list[ScorecardRow], sections: list[Section], headings: Sequence[Section]
-) -> list[ClaimGroup]:
-    """Group the claims by section, in the order of the sections.
+) -> list[dict[str, Any]]:
+    """Group the claims by section ("" if the page has no such section), in the order of the sections.
 
     Args:
         findings: All claims.
@@ -323,11 +286,11 @@ def claim_groups(
         groups.setdefault(section, []).append(finding)
     order = {id: place for place, id in enumerate(titles)}
     return [
-        ClaimGroup(
-            section=id if id in present else "",
-            title=titles.get(id, "Other questions"),
-            tested=[one for one in own if one.verdict != UNTESTABLE],
-            untested=[one for one in own if one.verdict == UNTESTABLE],
-        )
+        {
+            "section": id if id in present else "",
+            "title": titles.get(id, "Other questions"),
+            "tested": [one for one in own if one.verdict != UNTESTABLE],
+            "untested": [one for one in own if one.verdict == UNTESTABLE],
+        }
         for id, own in sorted(groups.items(), key=lambda item: order.get(item[0], len(order)))
     ]

@@ -30,9 +30,6 @@ from .representations._space import SPACE, space_section
 from .representations._words import WORDS, words_section
 from .training._training import TRAINING, training_section
 
-# Tables without a section of their own, drawn by their columns: user measures, and all remaining tables.
-
-
 OWN = Section(
     id="own",
     title="What do your own measures find?",
@@ -116,9 +113,6 @@ def _section(
     return replace(section, notes=notes) if section else None
 
 
-# The whole report as data, before any HTML: what was studied, what was found, and the sections that show it.
-
-
 Builder = Callable[[ModelTables], Section | None]
 
 _SECTIONS: tuple[tuple[int, Section, Builder], ...] = (
@@ -180,13 +174,26 @@ class Sources:
             ModelTables(run, models), [ModelTables(run, ModelSelection.of(run, name)) for name in models.further]
         )
 
-    def section(
-        self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]
-    ) -> Section | None:
-        """One of `sections()`, or None if the run has no data for it; `left_out` collects notes on damaged data."""
-        stated = partial(_shown_section, heading, build, self.tables, self.others)
+    def section(self, heading: Section, build: Builder, left_out: list[str]) -> Section | None:
+        """One of `sections()`, with the comparable panels of further architectures, and notes on what is not drawn.
+
+        None if the run has no data for it; `left_out` collects notes on damaged data.
+        """
+        name = f"the section on {build.__name__.removesuffix('_section').replace('_', ' ')}"
         with debug_mode(False):  # our own tested charts: schema validation would double their time
-            return unless_damaged(stated, None, _name(build), left_out)
+            return unless_damaged(lambda: self._section(heading, build), None, name, left_out)
+
+    def _section(self, heading: Section, build: Builder) -> Section | None:
+        self.tables.forget()
+        beside: dict[str, str] = {}
+        try:
+            section, refused = build(self.tables), []
+        except AmbiguousModels as error:
+            section, refused = None, [f"Not drawn: {error}"]
+        if section and self.others:
+            section, beside = facets(section, build, self.tables, self.others)
+        notes = [*(section.notes if section else []), *self.tables.notes(beside), *refused]
+        return replace(section or heading, notes=notes) if section or notes else None
 
 
 def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) -> Story:
@@ -219,28 +226,6 @@ def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) ->
     )
 
 
-def _shown_section(
-    heading: Section,
-    build: Callable[[ModelTables], Section | None],
-    tables: ModelTables,
-    others: list[ModelTables],
-) -> Section | None:
-    """The section with the comparable panels of `others`, and notes on what is not drawn.
-
-    Only the notes remain if nothing is drawn.
-    """
-    tables.forget()
-    beside: dict[str, str] = {}
-    try:
-        section, refused = build(tables), []
-    except AmbiguousModels as error:
-        section, refused = None, [f"Not drawn: {error}"]
-    if section and others:
-        section, beside = facets(section, build, tables, others)
-    notes = [*(section.notes if section else []), *tables.notes(beside), *refused]
-    return replace(section or heading, notes=notes) if section or notes else None
-
-
 def _opened(section: Section, screen: Screen | None, findings: list[ScorecardRow]) -> Section:
     """The section with its most telling figures open: those of the front page, then those with a tested claim."""
     if len(section.shown) <= _OPEN:
@@ -249,7 +234,3 @@ def _opened(section: Section, screen: Screen | None, findings: list[ScorecardRow
     tested = {finding.figure for finding in findings if finding.verdict != UNTESTABLE}
     ranked = sorted(section.shown, key=lambda figure: (figure.id not in on_cards, figure.id not in tested))
     return replace(section, open=tuple(figure.id for figure in ranked[:_OPEN]))
-
-
-def _name(build: Callable[..., object]) -> str:
-    return f"the section on {build.__name__.removesuffix('_section').replace('_', ' ')}"

@@ -16,9 +16,6 @@ from ._in_words import count_text, decimals, duration_text, listed, number
 from ._model_selection import ModelSelection, entries_with_readers, seeds_of_lines
 from ._theme import objective_label
 
-# How a claim fails.
-
-
 _NEEDED = re.compile(r"needed ([<>])")
 OPPOSITE, WEAKER, CONTROL, OTHER = "opposite", "weaker", "no more than the control", "otherwise"
 KINDS = (OPPOSITE, WEAKER, CONTROL, OTHER)
@@ -35,8 +32,7 @@ def failure_kind(row: dict) -> str:
     if not asked:
         return OTHER
     sign = 1 if asked[1] == ">" else -1
-    effect, low, high = (sign * float(row[name]) for name in ("effect", "low", "high"))
-    low, high = min(low, high), max(low, high)
+    effect, high = sign * float(row["effect"]), max(sign * float(row[name]) for name in ("low", "high"))
     threshold, control = sign * float(row["threshold"]), sign * float(row.get("control", float("nan")))
     if threshold < 0:
         return OTHER  # a claim that something is small can fail in one direction only
@@ -53,20 +49,8 @@ def kind_text(row: dict) -> str:
     return "" if kind == OTHER else kind
 
 
-# The top of the report: what was studied, and what was found.
-
-
 UNTESTABLE = "not testable here"
 VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", UNTESTABLE: "–"}  # verdict → its mark
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelRow:
-    """One line of the table of models: those of one objective, or a single model."""
-
-    label: str
-    slot: int
-    cells: dict[str, str]  # column → text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,16 +103,16 @@ def study_line(run: RunFolder, models: ModelSelection) -> str:
     return ", ".join(part for part in parts if part) + "."
 
 
-def model_rows(run: RunFolder, models: ModelSelection) -> list[ModelRow]:
-    """The rows of the table of models, which has only columns that some model fills."""
-    rows = []
+def model_rows(run: RunFolder, models: ModelSelection) -> list[dict[str, Any]]:
+    """Label, slot and cells of each line of the table of models, which has only columns that some model fills."""
     entries = entries_with_readers(run)
     entries = models.named(entries) if "model" in entries else entries.assign(series="")
-    for series in models.series:
-        own = entries[entries["series"] == series.key]
-        rows.append(ModelRow(label=series.label, slot=series.slot, cells=_model_cells(own, models)))
-    filled = [name for name in (rows[0].cells if rows else {}) if any(row.cells[name] != "–" for row in rows)]
-    return [ModelRow(label=r.label, slot=r.slot, cells={name: r.cells[name] for name in filled}) for r in rows]
+    rows = [(line, _model_cells(entries[entries["series"] == line.key], models)) for line in models.series]
+    filled = [name for name in (rows[0][1] if rows else {}) if any(cells[name] != "–" for _, cells in rows)]
+    return [
+        {"label": line.label, "slot": line.slot, "cells": {name: cells[name] for name in filled}}
+        for line, cells in rows
+    ]
 
 
 def scorecard(run: RunFolder, figures: list[ReportFigure]) -> list[ScorecardRow]:
@@ -168,7 +152,6 @@ def verdict_line(findings: list[ScorecardRow]) -> str:
 
 
 def _runs_phrase(runs: list[dict[str, Any]]) -> str:
-    """The compared studies."""
     widths = listed([str(width) for width in sorted({int(run["width"]) for run in runs})])
     tokens = sorted(float(run["tokens"]) for run in runs)
     corpora = listed([_short_corpus(name) for name in dict.fromkeys(str(run["corpus"]) for run in runs)])

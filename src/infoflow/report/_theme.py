@@ -6,9 +6,6 @@ from typing import Any
 
 from infoflow.objectives import OBJECTIVES, further_objectives
 
-# Colours and type of all figures: charts use CSS variables, so light, dark and print need no redrawing.
-
-
 # Series colours by slot (see below), distinguishable with any colour vision, or else by dash and mark. They were
 # optimised under three colour vision deficiencies: maximal distances within a family, and to all others.
 COLOURS = {
@@ -123,7 +120,6 @@ def css_variables(palette: dict[str, str]) -> str:
 
 
 # Styles and names of lines: a colour, dash and mark per objective, the same in every figure.
-
 
 FAMILIES: dict[str, tuple[int, ...]] = {
     "predict next": (0, 8, 9, 10),

@@ -38,9 +38,6 @@ def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
     ]
 
 
-# One sentence's attention as one HTML file that needs only a browser.
-
-
 VIEWS = ("page.js", "attention.js", "sentence_view.js", "predictions.js", "effects.js")
 """Scripts of every page about one sentence."""
 
@@ -217,9 +214,6 @@ def view_blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
                 signed = np.rint(127 * vectors / _scales(vectors)[:, None, None]).astype(np.int8)
                 blocks[f"{home}/{name}"] = signed
     return blocks
-
-
-# Neighbours of some words in one model, as one HTML file that needs only a browser.
 
 
 _SCRIPTS = ("page.js", "attention.js", "words.js")

@@ -32,9 +32,6 @@ from ._chart import (
 from ._lines import ANY, SHARE, control_lines, hovered_layer, level, lines, looks_of
 from ._marks import Channel, Constant, Layer, channel, draw
 
-# The most common chart: a value by layer with one line per objective or model, bands, and controls in dashed grey.
-
-
 _CONVERGED = {True: "has converged", False: "has not converged: more text would change it"}
 _ROW = 9  # pixels per row of squares
 _KNOWN = {"color": "var(--soft)", "strokeWidth": 1.2}
@@ -300,7 +297,6 @@ def shared_range(table: pd.DataFrame, bounds: tuple[float, float] = ANY, zero: f
 
 
 # A value by layer with one line per frequency bin: the most frequent, middle and rarest in colour, others grey.
-
 
 _LABEL_GAP = 12.5  # pixels between direct labels
 _NAMES, _MARKS = ("frequent", "middle", "rare"), ("circle", "square", "triangle-up")

@@ -10,9 +10,6 @@ import pandas as pd
 from ._chart import CONTROL, NAME, by_key, dash_of, finished, lit, opacity_if, shape_of, tips, with_field
 from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, flattened, point_style, unchanged
 
-# Line names above the picture, for charts with lines in every corner.
-
-
 _LINE = 14  # pixels between names
 _LETTER, _ROOM = 7, 300  # pixels per bold letter, and of a narrow picture
 _PLACE = {"x": "across", "y": "at"}
@@ -36,9 +33,6 @@ def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> Layer
     in_pixels = {name: channel(name, f"{field}:Q", scale=None, axis=None) for name, field in _PLACE.items()}
     color = channel("color", "color:N", scale=None)
     return draw("text", table, NAME, in_pixels, align="left", baseline="top", text="text:N", color=color)
-
-
-# Lines over x with their bands, marks and controls.
 
 
 SHARE = (0.0, 1.0)
@@ -173,9 +167,6 @@ def folded(rows: pd.DataFrame, by: str | list[str]) -> Layer:
 def of_one(rows: pd.DataFrame, key: str) -> Layer:
     """A chart of one line's rows, without repeating the line's name in each."""
     return calculated(rows, series=json.dumps(key))
-
-
-# Lines over any x, with their names above the picture.
 
 
 Name = tuple[str, str, str]

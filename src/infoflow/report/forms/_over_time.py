@@ -19,7 +19,6 @@ from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, e
 # A chart carries the positions of its checkpoints on every clock, as shares of the axis; the page sets `clock` to the
 # shown clock, and `now` to the current update.
 
-
 CLOCKS = {
     "update": "updates",
     "tokens": "tokens that the loss was computed on",
@@ -222,7 +221,6 @@ def _is_known(values: pd.Series) -> bool:
 
 
 # Charts over training: lines by update, and layer × update cells.
-
 
 ROW_NAME = {
     "align": "left",

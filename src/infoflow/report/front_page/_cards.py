@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import pandas as pd
-from markupsafe import Markup
 
 from infoflow.heads import HEAD_PRUNING_CURVE
 
@@ -60,21 +59,8 @@ def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) 
     ahead = [card] if "head-map" in ids and (card := roles_card(tables)) else []
     chosen = sorted([*first, *more], key=lambda one: (one[0].fills, not one[2].clear))[: CARDS - len(ahead)]
     made = [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: every.index(one[0]))]
-    return [*ahead, *made] or [_of_figure(figure) for figure in figures if figure.words][:CARDS]
-
-
-def _of_figure(figure: ReportFigure) -> Card:
-    """A card with the words of a figure."""
-    return Card(
-        figure=figure.id,
-        question=figure.question,
-        sentence=figure.words,
-        difference="",
-        clear=True,
-        strength=0.0,
-        picture=Markup(""),
-        picked=False,
-    )
+    stated = [Card(figure=one.id, question=one.question, sentence=one.words) for one in figures if one.words]
+    return [*ahead, *made] or stated[:CARDS]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -265,7 +251,6 @@ def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = (
 
 
 def _differ(found: dict[str, Samples], a: str, b: str) -> Estimate:
-    """Difference of two lines, paired by seeds and sentences."""
     return (found[a] - found[b]).estimate()
 
 

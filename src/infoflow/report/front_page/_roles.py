@@ -39,9 +39,7 @@ def roles_card(tables: ModelTables) -> Card | None:
         difference=f"{_name(first)}, layer {first['layer']} head {first['head']}: {value} ({low} to {high}); "
         f"limit {two_digits(first['limit'])}, control {two_digits(first['baseline'])}",
         clear=bool(len(held)),
-        strength=0.0,
         picture=_picture(best, tables.models.series[0].color, f"{question} {sentence}"),
-        picked=False,
     )
 
 

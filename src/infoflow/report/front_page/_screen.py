@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -19,7 +19,7 @@ from .._figure import ReportFigure
 from .._in_words import count_text, decimals, listed, number
 from .._model_selection import entries_with_readers, seeds_of_lines
 from .._model_tables import ModelTables
-from .._summary import KINDS, OTHER, UNTESTABLE, failure_kind, kind_text
+from .._summary import KINDS, OTHER, UNTESTABLE, failure_kind, kind_text, verdict_verb
 from ._cards import HOW_CHOSEN, Card, cards
 
 _SMALL = 10_000_000  # models with fewer parameters are called small
@@ -33,8 +33,7 @@ class ClaimsLine:
 
     tested: int
     every: int
-    counts: dict[str, int]  # verdict → number of claims, without untestable ones
-    kinds: list[tuple[str, int]]  # kinds of the failures
+    verdicts: str  # "✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined"
     surprising: str  # the most surprising failure in words; "" without failures
     surprising_id: str
     reasons: list[tuple[str, int]]  # why the other claims cannot be tested, most frequent reason first
@@ -57,13 +56,13 @@ def learned(tables: ModelTables) -> Learned | None:
     """Compare each line's scores with the limit of its objective; None if no task was scored."""
     if tables.models.by != "objective":
         return None
-    parts = [part for part in (_scored(tables), _readers(tables)) if part is not None]
-    if not parts:
+    found = [*_scored(tables), *_readers(tables)]
+    if not found:
         return None
     return Learned(
-        passed=[line for part in parts for line in part.passed],
-        failed=[line for part in parts for line in part.failed],
-        dull=frozenset().union(*(part.dull for part in parts)),
+        passed=[text for _, passed, text in found if passed],
+        failed=[text for _, passed, text in found if not passed],
+        dull=frozenset(line for line, passed, _ in found if not passed),
     )
 
 
@@ -97,7 +96,7 @@ def first_screen(run: RunFolder, tables: ModelTables, figures: Sequence[ReportFi
     scored = learned(tables)
     dull = set(scored.dull) if scored else set()
     findings = run.tables.get(FINDINGS_TABLE.name)
-    seeds = _seeds(run)
+    seeds = seeds_of_lines(entries_with_readers(run))[-1]
     claims = None if findings is None else claims_line(findings)
     return Screen(
         badge="one seed: exploratory" if tables.models.by == "objective" and seeds == 1 else "",
@@ -136,10 +135,6 @@ def _next_step(tables: ModelTables, seeds: int, scored: Learned | None, claims: 
     if HEAD_CONFIDENCE.name in tables.names:
         return NextStep("Compare it with a model that differs in one thing:", "infoflow compare MODEL OTHER")
     return None
-
-
-def _seeds(run: RunFolder) -> int:
-    return seeds_of_lines(entries_with_readers(run))[-1]
 
 
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
@@ -185,14 +180,18 @@ def _of_studies(seeds: pd.Series) -> str:
     return f"{least} to {most} seeds per study: hollow marks (one seed) cover only sentences"
 
 
-def verdict_words(claims: ClaimsLine) -> str:
-    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined`; other failures are not named."""
-    holds, fails, open_ = (claims.counts.get(name, 0) for name in ("holds", "fails", "undetermined"))
-    named = [f"{count} {kind}" for kind, count in claims.kinds if kind != OTHER]
-    kinds = f" ({listed(named)})" if named else ""
-    parts = [f"✓ {holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
-    parts += [f"✗ {fails} {'fails' if fails == 1 else 'fail'}{kinds}"] if fails else []
-    parts += [f"? {open_} undetermined"] if open_ else []
+def _verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many of these claims hold, and how many fail in which way; other failures are not named."""
+    holds, fails, undetermined = (
+        [row for row in rows if row["verdict"] == name] for name in ("holds", "fails", "undetermined")
+    )
+    kinds = Counter(map(failure_kind, fails))
+    named = [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind] and kind != OTHER]
+    parts = [f"✓ {len(holds)} {verdict_verb('holds', len(holds))}"] if holds else []
+    parts += [f"✗ {len(fails)} {verdict_verb('fails', len(fails))}{f' ({listed(named)})' if named else ''}"] * bool(
+        fails
+    )
+    parts += [f"? {len(undetermined)} undetermined"] if undetermined else []
     return listed(parts)
 
 
@@ -202,17 +201,16 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
     if not rows:
         return None
     tested = [row for row in rows if row["verdict"] != UNTESTABLE]
-    failed = [row for row in tested if row["verdict"] == "fails"]
-    kinds = Counter(failure_kind(row) for row in failed)
-    worst = max(failed, key=_surprise, default=None)
+    worst = max((row for row in tested if row["verdict"] == "fails"), key=_surprise, default=None)
     return ClaimsLine(
         tested=len(tested),
         every=len(rows),
-        counts=dict(Counter(str(row["verdict"]) for row in tested)),
-        kinds=[(kind, kinds[kind]) for kind in KINDS if kinds[kind]],
+        verdicts=_verdicts(tested),
         surprising=_text(worst) if worst else "",
         surprising_id=str(worst["id"]) if worst else "",
-        reasons=_reasons([str(row.get("reason") or "") for row in rows if row["verdict"] == UNTESTABLE]),
+        reasons=Counter(
+            _reason(str(row.get("reason") or "")) for row in rows if row["verdict"] == UNTESTABLE
+        ).most_common(),
     )
 
 
@@ -238,10 +236,6 @@ def _unit(unit: str) -> str:
     return f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""
 
 
-def _reasons(texts: list[str]) -> list[tuple[str, int]]:
-    return Counter(map(_reason, texts)).most_common()
-
-
 def _reason(text: str) -> str:
     """The first obstacle, in a few words."""
     if "has not learned its task" in text.split(". ")[0]:
@@ -256,52 +250,43 @@ def _reason(text: str) -> str:
     return "need something else: see each claim"
 
 
-def _readers(tables: ModelTables) -> Learned | None:
+_Scored = Iterator[tuple[str, bool, str]]
+"""The key of a line, whether it has learned, and its score in words."""
+
+
+def _readers(tables: ModelTables) -> _Scored:
     """Whether readers of passages have learned, judged by the share of their own training queries that they answer."""
     frame = tables.get(RETRIEVAL_SCORES.name)
     if frame is None:
-        return None
-    passed, failed, dull = [], [], set()
-    frame = frame[frame["trained"] & frame["metric"].isin(["training_p1", "learned"])]
-    for line in tables.models.present(frame):
-        own = frame[frame["series"] == line.key]
+        return
+    for line, own in tables.models.each(frame[frame["trained"]]):
         right = own[own["metric"] == "training_p1"]
         if right.empty:
             continue
         stated = f"{right['value'].mean():.0%} of its training queries (a guess: {right['baseline'].mean():.0%})"
-        if (own.loc[own["metric"] == "learned", "value"] > 0.5).all():  # 1 or 0
-            passed.append(f"{line.label} {stated}")
-        else:
-            dull.add(line.key)
-            failed.append(f"{line.label} has not learned to answer: {stated}")
-    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+        passed = bool((own.loc[own["metric"] == "learned", "value"] > 0.5).all())  # 1 or 0
+        yield line.key, passed, f"{line.label} {'' if passed else 'has not learned to answer: '}{stated}"
 
 
-def _scored(tables: ModelTables) -> Learned | None:
+def _scored(tables: ModelTables) -> _Scored:
     """Which models with a score on their task have learned it."""
     frame = tables.get(TASK_SCORES.name)
     if frame is None or "corpus" in frame:
-        return None
+        return
     frame = frame[frame["trained"] & (frame["split"] == ("test" if "test" in set(frame["split"]) else "validation"))]
-    passed: list[str] = []
-    failed: list[str] = []
-    dull: set[str] = set()
-    for line in tables.models.present(frame):
-        own = frame[frame["series"] == line.key]
+    for line, own in tables.models.each(frame):
         metrics = metrics_of(str(own["objective"].iloc[0]))
-        scored = [(metric, own[own["metric"] == metric.name]) for metric in metrics]
-        scored = [(metric, rows) for metric, rows in scored if len(rows)]
+        scored = {metric: rows for metric in metrics if len(rows := own[own["metric"] == metric.name])}
         short = {
-            metric: [row for row in rows.to_dict("records") if not _passes(metric, row)] for metric, rows in scored
+            metric: [row for row in rows.to_dict("records") if not _passes(metric, row)]
+            for metric, rows in scored.items()
         }
-        if any(short.values()):
-            dull.add(line.key)
-            failed += [
-                _failed(line.label, metric, short[metric], len(rows)) for metric, rows in scored if short[metric]
-            ]
-        elif scored:
-            passed.append(f"{line.label} {', '.join(_passed(metric, rows) for metric, rows in scored)}")
-    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+        for metric, missed in short.items():
+            if missed:
+                yield line.key, False, _failed(line.label, metric, missed, len(scored[metric]))
+        if scored and not any(short.values()):
+            stated = ", ".join(_passed(metric, rows) for metric, rows in scored.items())
+            yield line.key, True, f"{line.label} {stated}"
 
 
 def _passes(metric: Metric, row: dict) -> bool:

@@ -26,9 +26,6 @@ from ._matter import HEAD_IMPORTANCE, matter_figure
 from ._relevance import relevance_figure
 from ._statistics import HEAD_TABLES, KINDS
 
-# Loss by the share of ablated heads, on the same sentences, with random orders as the control.
-
-
 _ORDERS = {
     order.key: order
     for order in (
@@ -194,9 +191,6 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, fl
         ],
         240,
     )
-
-
-# What heads do: the layer × head map, each layer's heads by relevance, and the loss without some of them.
 
 
 HEADS = Section(

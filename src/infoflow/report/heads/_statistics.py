@@ -23,9 +23,6 @@ from infoflow.heads import (
     HEAD_SURFACE,
 )
 
-# Names of heads and kinds of attention.
-
-
 KINDS = {
     ("encoder", "self"): "encoder self-attention",
     ("decoder", "self"): "decoder self-attention",
@@ -43,9 +40,6 @@ def head_name(row: Mapping[str, Any], label: str, of_seed: bool) -> str:
 def kind_label(stack: str, kind: str) -> str:
     """`cross-attention`, `decoder self-attention`."""
     return KINDS.get((stack, kind), f"{stack} {kind}-attention")
-
-
-# Every statistic that the head map can show, from the head tables of a run.
 
 
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]

@@ -23,9 +23,6 @@ from ._figure import Figure
 from ._picture import folded, grid, paragraphs, shorter, summary, table_html
 from ._plot import nearest
 
-# The figures of a run by name, each computed on first access.
-
-
 _WRITTEN = re.compile(r'<figure id="([^"]+)" aria-labelledby="[^"]*">\s*<h3[^>]*><a [^>]*>(.*?)</a></h3>', re.DOTALL)
 
 _LINE = re.compile(r"-(\d+)(?:-(\d+))?$")  # suffix of the id of a one-line figure: its slot and style
@@ -146,9 +143,6 @@ def _may_hold(heading: Section, key: str) -> bool:
     return any(key == one or key.startswith(f"{one}-") for one in known) or key.startswith(f"{heading.id}/")
 
 
-# The claims that a run checked, as a data frame displayed as a scorecard.
-
-
 class Findings(pd.DataFrame):
     """The claims, one per row; selections of rows are plain frames."""
 
@@ -184,7 +178,6 @@ def _row(one: ScorecardRow) -> tuple[str, ...]:
 
 
 # Notebook displays of runs, tables, models and corpora; all their texts are escaped.
-
 
 _ROWS = 8  # rows of a table
 _SENTENCES = 5  # sentences of a corpus

@@ -22,9 +22,6 @@ from ..forms._over_time import CLOCKS, TimeAxis, time_lines
 from ..forms._rows import cells, interval_dots, squares
 from ..heads._statistics import kind_label
 
-# Tables of `measure`, `compare` or `analyze` in the form of a run, which the report's sections can read.
-
-
 _KEYS: dict[str, Any] = {
     "model": "model",
     "objective": "model",
@@ -90,7 +87,6 @@ def _of_study(models: list[dict[str, Any]]) -> bool:
 
 
 # Figures for tables that no section knows, with the report's own forms: by layer, as a head map, or as dots.
-
 
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
 _AXES = ("layer", "head", "stack", "kind")

@@ -17,9 +17,6 @@ from .._drawing import static_svg
 from .._figure import Panel
 from .._theme import DARK, LIGHT, coloured
 
-# The few HTML elements that objects display themselves with: readable without styles, and free of scripts.
-
-
 _THEMES = {
     "light": ("[data-jp-theme-light=true]", "html[theme=light]", "[data-vscode-theme-kind$=light]"),
     "dark": (
@@ -104,7 +101,6 @@ def folded(title: str, inside: Markup) -> Markup:
 
 
 # A chart as an `<img>`: an SVG with its own light and dark colours, and room for all labels.
-
 
 ONE_PANEL, SMALL_PANEL = 620, 330
 """Pixels of a single picture, and of one in a row."""

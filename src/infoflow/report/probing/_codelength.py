@@ -9,13 +9,12 @@ import pandas as pd
 from infoflow.probing import PROBE_CODELENGTH
 
 from .._curves import interval_note, samples_at
-from .._figure import ReportFigure
+from .._figure import Method, ReportFigure
 from .._in_words import Candidate, Estimate, extremes_words, listed, number
 from .._layer_figure import layer_panels, stacked
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._lines import POSITIVE, SHARE
-from ._methods import CODELENGTH
 from ._rows import (
     CONTROL_TASK,
     SHUFFLED,
@@ -37,6 +36,18 @@ from ._rows import (
     tasks_of,
 )
 
+_CODELENGTH = Method(
+    id="probe-codelength",
+    title="Description length",
+    text="""
+    Bits in which the labels <i>y</i> can be sent to someone who has the vectors (Voita and Titov 2020). Online code:
+    <i>t</i><sub>1</sub> log<sub>2</sub> <i>K</i> − Σ<sub>i</sub> log<sub>2</sub> <i>p</i><sub>θi</sub>(block
+    <i>i</i> + 1), with a fresh probe θ<sub>i</sub> trained on the blocks before it. Variational code: KL(posterior ‖
+    prior) of a Bayesian probe, its model part, and the cross-entropy of the labels, its data part. Compression is
+    <i>N</i> log<sub>2</sub> <i>K</i> / bits for <i>N</i> labels of <i>K</i> classes: 1 where vectors carry no
+    information. All in bits; the authors' code adds nats to bits, so that its numbers are higher.
+    """,
+)
 CODES = ("online", "variational")
 _CONTROLS = {"control": CONTROL_TASK, "shuffled": SHUFFLED}
 MOST_CODED = 6  # tasks with panels
@@ -86,7 +97,7 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
             "dashed, an untrained model. Shuffled labels cannot be compressed: a line clearly above 1 would be an "
             "error.",
         ],
-        method=CODELENGTH,
+        method=_CODELENGTH,
         data=data,
         tables=(PROBE_CODELENGTH.name,),
         findings=tuple(f"probing:M-{n}" for n in range(1, 6)),
@@ -202,7 +213,7 @@ def size_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
             "vectors; a control task must be memorised, type by type, and needs a large one.",
             "Grey: the control task, shuffled labels and untrained models, as in the figure above.",
         ],
-        method=CODELENGTH,
+        method=_CODELENGTH,
         data=data,
         tables=(PROBE_CODELENGTH.name,),
         findings=("probing:M-6",),

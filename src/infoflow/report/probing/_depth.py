@@ -8,15 +8,27 @@ import pandas as pd
 
 from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
-from .._figure import Panel, ReportFigure
+from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, Estimate, Samples, estimate_text, extremes_words, listed, number
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._marks import HOLLOW
 from ._depth_chart import WARNING, DepthDots, MixingBars
-from ._methods import DEPTH
 from ._rows import case_name, task_label, tasks_of
 
+_DEPTH = Method(
+    id="probe-depth",
+    title="Edge probes, mixing weights and cumulative scores",
+    text="""
+    One probe per task reads all layers at once, through Σ<sub>l</sub> <i>s</i><sub>l</sub> <i>h</i><sub>l</sub> with
+    <i>s</i> = softmax(<i>a</i>) trained (Tenney et al. 2019). Centre of gravity: Σ <i>l s</i><sub>l</sub>.
+    <i>K</i>(<i>s</i>) = KL(<i>s</i> ‖ uniform), in bits: 0 for equal weights, log<sub>2</sub>(<i>L</i> + 1) for one
+    layer alone. Cumulative probes see layers 0 to <i>l</i> only; Δ<sub>l</sub> = score(<i>l</i>) − score(<i>l</i> − 1);
+    expected layer: Σ <i>l</i> Δ<sub>l</sub> / Σ Δ<sub>l</sub>, with negative Δ kept. It is ill-defined where
+    layers gain little in all (less than 2 points) or more than a fifth of all change is loss, and may then lie outside
+    the model.
+    """,
+)
 _MOST = 8  # models with panels
 _BARS = {"weight": ("weight", "weight in the mix"), "delta": ("delta", "added to F1")}
 _DEPTHS = {"expected_layer": ("expected", "expected layer"), "center_of_gravity": ("gravity", "centre of gravity")}
@@ -58,7 +70,7 @@ def depth_figure(
             "maximum of scores is then more reliable. Weights of an untrained model are not uniform either: only the "
             "difference between the two models is due to training.",
         ],
-        method=DEPTH,
+        method=_DEPTH,
         data=data,
         tables=(PROBE_MIXING.name, PROBE_DEPTH.name),
         findings=tuple(f"probing:T-{n}" for n in (1, 2, 3)),

@@ -62,10 +62,6 @@ class MixingBars(AbstractForm):
         return self.chosen or Frame(int(layers.min()), int(layers.max()), 0.0, 1.0)
 
     @property
-    def compared(self) -> bool:
-        return False
-
-    @property
     def spec(self) -> dict[str, Any]:
         frame = self.frame
         x, y = depth_axis(frame), task_axis(self.labels)
@@ -84,11 +80,7 @@ class MixingBars(AbstractForm):
             ("■", "lost", NEGATIVE),
         ]
         marks = [rule, *drawn, *self._whiskers(bars, x, y), *self._notes(frame, x, y), names_above(names)]
-        return finished(marks, self._height)
-
-    @property
-    def _height(self) -> int:
-        return _ROW * len(self.labels) + 8
+        return finished(marks, _ROW * len(self.labels) + 8)
 
     def _bars(self) -> pd.DataFrame:
         """Start and end of each bar and of its interval."""
@@ -154,10 +146,6 @@ class DepthDots(AbstractForm):
     @property
     def frame(self) -> Frame:
         return self.chosen or Frame(0, self.last, 0.0, 1.0)
-
-    @property
-    def compared(self) -> bool:
-        return False
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from .._theme import Series
 from ..forms._chart import amount, bounded, finished, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of, names_above
 from ..forms._marks import HOLLOW, span
-from ._methods import PROBES
 from ._rows import (
+    PROBES,
     all_examples,
     any_trained,
-    best_layer,
+    best_layers,
     case_name,
     left_out_note,
     most_layered,
@@ -29,9 +29,6 @@ from ._rows import (
     task_label,
     tasks_of,
 )
-
-# How many examples a probe needs: accuracy when trained on fewer, with untrained models as the control.
-
 
 _HEIGHT = 230
 
@@ -75,9 +72,8 @@ def examples_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
 
 def _at_best(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Each line's rows at the layer that is best with all examples."""
-    whole = all_examples(own)
-    bests = [best_layer(whole, series.key) for series in models.present(whole[whole["trained"]])]
-    parts = [own[(own["series"] == best.series) & (own["layer"] == best.layer)] for best in bests if best is not None]
+    bests = best_layers(all_examples(own), models)
+    parts = [own[(own["series"] == line.key) & (own["layer"] == best.layer)] for line, best in bests.items()]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -124,19 +120,15 @@ def _words(found: dict[str, pd.DataFrame], models: ModelSelection) -> str:
         for task, rows in found.items()
         for series, few, _ in _gaps(rows, models)
     ]
-    what = f"with {_fewest(found):,} examples, the gain in accuracy over an untrained model"
+    fewest = int(min(rows["training"].min() for rows in found.values()))
+    what = f"with {fewest:,} examples, the gain in accuracy over an untrained model"
     return extremes_words(what, stated, end=clear_cases(stated))
-
-
-def _fewest(found: dict[str, pd.DataFrame]) -> int:
-    return int(min(rows["training"].min() for rows in found.values()))
 
 
 def _gaps(rows: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, Samples, Samples]]:
     """The gain from training with the fewest and with all examples, per line with an untrained twin."""
     found = []
-    for series in models.present(rows):
-        own = rows[rows["series"] == series.key]
+    for series, own in models.each(rows):
         shares = sorted(own["share"].unique())
         few, whole = (_gap(own[own["share"] == share]) for share in (shares[0], shares[-1]))
         if few and whole and len(shares) > 1:
@@ -151,10 +143,8 @@ def _gap(rows: pd.DataFrame) -> Samples:
 
 # Single examples: the layer from which a probe gets them right, in each model.
 
-
 _TASKS, _OF_TASK = 4, 6  # tasks, and examples per task
 _WORDS = 24  # words of a sentence; longer ones are cut around the span
-_UNTRAINED = "untrained"
 
 
 def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ModelSelection) -> ReportFigure | None:
@@ -268,7 +258,7 @@ def _strips(rows: pd.DataFrame, line: Series) -> Iterator[dict[str, Any]]:
             {"layer": int(row.layer), "right": float(row.right), "said": str(row.said), "share": f"{row.right:.0%}"}
             for row in own.sort_values("layer").itertuples()
         ]
-        name = line.label if trained else f"{line.label}, {_UNTRAINED}"
+        name = line.label if trained else f"{line.label}, untrained"
         yield {
             "name": name,
             "color": line.color if trained else "var(--soft)",

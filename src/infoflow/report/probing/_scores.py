@@ -13,15 +13,16 @@ from .._layer_figure import layer_panels, stacked
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._lines import COSINE, SHARE
-from ._methods import PROBES
 from ._rows import (
     CONTROL_TASK,
+    PROBES,
     Best,
     above_controls,
     against,
     all_examples,
     any_trained,
     best_layer,
+    best_layers,
     case_words,
     cases_of,
     control_curve,
@@ -39,7 +40,7 @@ from ._rows import (
 )
 
 AXIS = {"y_title": "accuracy", "baseline_name": "majority class", "bounds": SHARE, "controls": (CONTROL_TASK,)}
-_DESCRIBED = 4  # tasks with a sentence of their own
+_DESCRIBED = 5  # tasks with sentences of their own
 HOW_UNTRAINED = (
     "The dashed grey line is a model of the same shape that was never trained: what a probe finds there comes from "
     "the words themselves and from the shape of the network, not from training."
@@ -119,8 +120,7 @@ def _control_task(control: pd.DataFrame, line: Series, best: Best) -> dict[str, 
 def _between(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[str]:
     """How many best layers are clearly neither the embeddings nor the top layer."""
     by_task = [of(own, task=task) for task in tasks]
-    found = [best_layer(rows, series.key) for rows in by_task for series in models.present(rows[rows["trained"]])]
-    bests = [best for best in found if best is not None]
+    bests = [best for rows in by_task for best in best_layers(rows, models).values()]
     if len(bests) < 3:
         return []
     below = sum(best.top != best.layer and best.top not in best.alike for best in bests)
@@ -132,7 +132,6 @@ def _between(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> lis
 
 
 _AXIS = {"y_title": "selectivity (accuracy minus control)", "bounds": COSINE, "baseline_name": "as the control"}
-_DESCRIBED = 5  # tasks whose seen and unseen types get their own sentence
 
 
 def selectivity_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:

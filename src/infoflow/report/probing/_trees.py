@@ -9,15 +9,25 @@ import pandas as pd
 from infoflow.probing import PROBE_TREES
 
 from .._curves import interval_note
-from .._figure import ReportFigure
+from .._figure import Method, ReportFigure
 from .._in_words import Candidate, Samples, clear_cases, extremes_words, listed
 from .._layer_figure import layer_panels, stacked
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._lines import COSINE, SHARE
-from ._methods import TREES
-from ._rows import Best, above_controls, best_layer, curves_with, held_out_at, of, untrained_best
+from ._rows import Best, above_controls, best_layers, curves_with, held_out_at, of, untrained_best
 
+_TREES = Method(
+    id="probe-trees",
+    title="Structural probe",
+    text="""
+    A matrix <i>B</i> is trained so that ‖<i>B</i>(<i>h</i><sub>i</sub> − <i>h</i><sub>j</sub>)‖² is the number of edges
+    between words <i>i</i> and <i>j</i> of the dependency tree, another so that ‖<i>Bh</i><sub>i</sub>‖² is a word's
+    depth (Hewitt and Manning 2019). UUAS: the share of gold edges in the minimum spanning tree of predicted distances,
+    without punctuation. Spearman's correlation of predicted and gold distances is averaged within sentences of each
+    length, then over lengths. Root: the word of least predicted depth.
+    """,
+)
 _CHAIN, _RANDOM = "chain of words", "random map"
 
 
@@ -77,7 +87,7 @@ def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "Only what lies above all of these is a tree that the model has built. It would be surprising if "
             "embeddings alone, which see no other word, came near the best layer.",
         ],
-        method=TREES,
+        method=_TREES,
         data=data,
         tables=(PROBE_TREES.name,),
         findings=("probing:P-4",),
@@ -132,10 +142,7 @@ def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ModelSelect
     rows = found[score]
     own = of(rows, probe="structural")
     stated: dict[str, list[Candidate]] = {}
-    for series in models.present(own[own["trained"]]):
-        best = best_layer(own, series.key)
-        if best is None:
-            continue
+    for series, best in best_layers(own, models).items():
         here = held_out_at(own, series.key, best.layer)
         controls = {"an untrained model's best layer": untrained_best(own, series.key), **_trivial(rows, series, best)}
         for name, control in controls.items():

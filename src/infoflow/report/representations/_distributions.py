@@ -126,10 +126,6 @@ class _Ridges(AbstractForm):
         return self.chosen or Frame(min(layers), max(layers), *self.span)
 
     @property
-    def compared(self) -> bool:
-        return False
-
-    @property
     def spec(self) -> dict[str, Any]:
         highest = self.rows.groupby(["group", "layer"])["share"].transform("max")
         rows = self.rows.assign(

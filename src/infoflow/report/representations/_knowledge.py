@@ -19,9 +19,15 @@ from .._model_selection import JOIN, ModelSelection
 from .._model_tables import ModelTables
 from .._theme import Series, own_style
 from ..forms._lines import POSITIVE, SHARE
-from ._convergence import INFORMATION_METHOD, ConvergencePanel, convergence_figure
-from ._information_rows import LIMITED_BY, input_rows, limited, output_rows, span
-from ._plane import plane_figure
+from ._information import (
+    INFORMATION_METHOD,
+    LIMITED_BY,
+    convergence_figure,
+    input_rows,
+    limited,
+    output_rows,
+    plane_figure,
+)
 
 _IDENTITY_METHOD = Method(
     id="identity-neighbours",
@@ -44,11 +50,16 @@ def _ceiling(frame: pd.DataFrame) -> str:
         return ""
     most, clusters = math.log(trained["clusters"].median()), int(trained["clusters"].median())
     types = f" of the {int(trained['types'].median()):,} most frequent tokens" if "types" in trained else ""
-    ceiling = span(trained["entropy"].clip(upper=most))
+    ceiling = _span(trained["entropy"].clip(upper=most))
     return (
         f"Ceiling of the cluster estimate: {ceiling} nats, the smaller of the entropy{types} "
-        f"({span(trained['entropy'])} nats) and ln {clusters:,} for {clusters:,} clusters ({most:.2f} nats)."
+        f"({_span(trained['entropy'])} nats) and ln {clusters:,} for {clusters:,} clusters ({most:.2f} nats)."
     )
+
+
+def _span(values: pd.Series) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
 
 
 def _shortfall(frame: pd.DataFrame) -> str:
@@ -59,8 +70,8 @@ def _shortfall(frame: pd.DataFrame) -> str:
     if at_start.empty or not limited(by_clusters):
         return ""
     return (
-        f"Limited by its clusters: layer 0 determines its token, but the cluster estimate finds only {span(values)} of "
-        f"{span(at_start['entropy'])} nats there."
+        "Limited by its clusters: layer 0 determines its token, but the cluster estimate finds only "
+        f"{_span(values)} of {_span(at_start['entropy'])} nats there."
     )
 
 
@@ -233,12 +244,11 @@ def _information_figures(
     figures = _drawn(_INPUT, _joined(input_rows, of_input), models)
     figures += _output_figures(_joined(output_rows, main), models)
     training = _joined(lambda rows: rows[rows["regime"] == "training"], main)
-    figures += [_training_figure(training[training["series"] == s.key], s) for s in models.present(training)]
+    figures += [_training_figure(rows, line) for line, rows in models.each(training)]
     if main and (plane := plane_figure(next(iter(frames)), main[0], models)):
         figures.append(plane)
     if MUTUAL_INFORMATION_TABLE.name in frames:
-        sides = [ConvergencePanel("About the input token", input_rows(main[-1]))]
-        sides.append(ConvergencePanel("About the output token", output_rows(main[-1])))
+        sides = {"About the input token": input_rows(main[-1]), "About the output token": output_rows(main[-1])}
         figures += filter(None, [convergence_figure(sides, models)])
     return figures + _drawn(_INPUT_OF_DECODER, _joined(input_rows, others), models)
 

@@ -16,9 +16,6 @@ from .._theme import FONT, Series
 from ..forms._chart import by_key, finished
 from ..forms._marks import channel, draw
 
-# Dots of a map: one row of all layers as hand-written SVG (a few bytes per dot), and a chart for export.
-
-
 _CELL, _GAP = 100, 6  # units per layer square in the row, and between squares
 _LABEL = 17
 
@@ -149,9 +146,6 @@ def _cell_rows(space: Space, index: int, columns: int, rows: int) -> pd.DataFram
             "hollow": space.hollow,
         }
     )
-
-
-# Maps of a layer's space: the same occurrences in every layer, a slider between layers, and an overview of all.
 
 
 _TOKEN_MAP = Method(
