@@ -43,10 +43,6 @@ def moves(noun: str, unit: str = "") -> Wording:
     return Wording(unit, "rises by", "falls by", subject=lambda series: f"{noun} in {series.label}")
 
 
-def no_caption(rows: pd.DataFrame) -> str:
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LayerFigure:
     """A figure with one line per model, and sentences about these lines.
@@ -63,7 +59,7 @@ class LayerFigure:
     noun: str  # what changes with depth, without a number: "the share of neighbours that are the same token"
     wording: Wording  # the same with numbers
     top: str = ""  # start of a sentence on the order of the lines at the top layer
-    caption: Callable[[pd.DataFrame], str] = no_caption  # follows the note on the bands
+    caption: Callable[[pd.DataFrame], str] = lambda rows: ""  # follows the note on the bands
     claims: Sequence[str] = ()
     panels: str = ""  # a column of the table: one panel per value
     titles: Mapping[str, str] = field(default_factory=dict)  # panel titles in order; other panels follow

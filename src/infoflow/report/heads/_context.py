@@ -204,8 +204,7 @@ def _sentences(curves: pd.DataFrame, models: ModelSelection) -> Iterator[str]:
     metric = next(metric for metric in _METRICS if metric in set(curves["metric"]))
     all_closed = curves.loc[curves["which"].eq("all") & curves["metric"].eq(metric)]
     for kind, name in _KINDS.items():
-        own = all_closed.loc[all_closed["kind"] == kind]
-        parts = [_lost(own.loc[own["series"] == one.key], one) for one in models.present(own)]
+        parts = [_lost(own, one) for one, own in models.each(all_closed.loc[all_closed["kind"] == kind])]
         if parts:
             yield f"With {name} closed in all blocks, {_METRICS[metric].stated}: {'; '.join(parts)}."
 

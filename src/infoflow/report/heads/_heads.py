@@ -129,8 +129,7 @@ def _title(series: Series, kind: str) -> str:
 def _words(curves: pd.DataFrame, models: ModelSelection, metric: str) -> str:
     """The models in which most and fewest heads can be removed, with their random orders as the control."""
     shares = []
-    for one in models.present(curves):
-        own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
+    for one, own in models.each(curves[curves["kind"] == "all"]):
         best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
         if best is not None:
             random = (

@@ -43,8 +43,6 @@ _KIND_SHAPES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Pair:
-    """Two statistics of the same heads."""
-
     x: Statistic
     y: Statistic
     rows: pd.DataFrame
@@ -169,8 +167,7 @@ def _significant(frames: dict[str, pd.DataFrame], models: ModelSelection) -> lis
     own = frame[frame["trained"] & (frame["metric"] == metric)]
     own = own[own["removed"] == "head"] if "removed" in own else own
     parts = []
-    for one in models.present(own):
-        heads = own[own["series"] == one.key]
+    for one, heads in models.each(own):
         sure = heads[heads["p_corrected"] < 0.05]
         worse = int((sure["value"] > 0).sum() if metric == "loss" else (sure["value"] < 0).sum())
         losses = f"{worse} of them " if worse < len(sure) else "all of them " if worse > 1 else ""
@@ -187,8 +184,7 @@ def _elsewhere(transfer: pd.DataFrame | None, models: ModelSelection) -> list[st
         return []
     own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
     parts = []
-    for one in models.present(own):
-        rows = own[own["series"] == one.key]
+    for one, rows in models.each(own):
         limit = number(float(rows["baseline"].mean()), 2)
         parts.append(f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {limit})")
     words = "Correlation with the effects of removal on sentences of another domain"

@@ -182,8 +182,7 @@ def _head_maps(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str)
     for group in _few(rows["group"], _MOST_PANELS, "panels"):
         first = rows[(rows["group"] == group) & rows["trained"]]
         first = first[first["seed"] == first["seed"].min()]
-        for series in models.present(first):
-            own = first[first["series"] == series.key]
+        for series, own in models.each(first):
             for stack, kind in own[["stack", "kind"]].drop_duplicates().itertuples(index=False):
                 heads = own[(own["stack"] == stack) & (own["kind"] == kind)]
                 title = f"{series.label}, {kind_label(stack, kind)}"
@@ -211,8 +210,7 @@ def _head_map(heads: pd.DataFrame, what: str, ends: tuple[float, float]) -> dict
 def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> list[str]:
     """Each model's head with the largest value, and the mean over heads with that of the control."""
     answer = []
-    for series in models.present(rows):
-        own = rows[rows["series"] == series.key]
+    for series, own in models.each(rows):
         trained, control = own[own["trained"]], own[~own["trained"]]
         if trained.empty:
             continue
@@ -238,8 +236,8 @@ def _over_updates(
     looks = [LineKind(key=name, label=name, dash=dash, shape="circle", mark="")
              for name, dash in zip(names, DASHES, strict=False)]  # fmt: skip
     panels, answer = [], []
-    for series in models.present(rows):
-        table = sampled_bands(rows[rows["series"] == series.key], ["series", "group", "update"])
+    for series, own in models.each(rows):
+        table = sampled_bands(own, ["series", "group", "update"])
         y = amount("y", "value", title if unit else what, span(table[["value", "low", "high"]].stack()), ticks=5)
         look = looks_of(looks, "group", series.color)
         chart = time_lines(axis, table, y, look, by="group", names={name: name for name in names}, room=0.25)

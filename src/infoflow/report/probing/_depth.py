@@ -1,15 +1,16 @@
 """The depth at which tasks are solved: mixing weights, gains per layer, expected layer and centre of gravity."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
+from .._curves import estimates
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, Estimate, Samples, estimate_text, extremes_words, listed, number
+from .._in_words import Candidate, Estimate, estimate_text, extremes_words, listed, number
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._marks import HOLLOW
@@ -80,44 +81,33 @@ def depth_figure(
 
 def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
     """One row per line, task, layer and statistic."""
-    if mixing is None:
-        return _estimates(pd.DataFrame(), ())
-    found = _estimates(mixing, ("weight", "delta", "score", "fraction"))
-    found["what"] = found["statistic"].map({name: what for name, (what, _) in _BARS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: stated for name, (_, stated) in _BARS.items()}).fillna("")
-    return found
+    return _estimates(mixing, ("weight", "delta", "score", "fraction"), _BARS)
 
 
 def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
     """One row per line, task and depth statistic, with a warning if any seed has one."""
     if depth is None:
-        return _estimates(pd.DataFrame(), ()).assign(warning="")
-    found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT))
-    found["what"] = found["statistic"].map({name: what for name, (what, _) in _DEPTHS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: stated for name, (_, stated) in _DEPTHS.items()}).fillna("")
+        return _estimates(None, (), _DEPTHS).assign(warning="")
+    found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT), _DEPTHS)
     warned = depth[depth["warning"].astype(str) != ""]
     stated = warned.groupby(["series", "trained", warned["task"].astype(str)], sort=False)["warning"].first()
     keys = zip(found["series"], found["group"] == "trained", found["task"], strict=True)
     warnings = [re.sub(r"-(?=\d)", "−", str(stated.get(key, ""))) for key in keys]
-    found["warning"] = [
-        text if name == "expected_layer" else "" for text, name in zip(warnings, found["statistic"], strict=True)
-    ]
-    return found
+    return found.assign(warning=pd.Series(warnings, dtype=object).where(found["statistic"] == "expected_layer", ""))
 
 
-def _estimates(frame: pd.DataFrame, statistics: Sequence[str]) -> pd.DataFrame:
-    """Means and intervals over seeds and sentences."""
-    rows = []
-    if len(frame):
-        kept = frame[frame["statistic"].astype(str).isin(statistics) & frame["value"].notna()]
-        keys = ["series", "trained", kept["task"].astype(str), kept["statistic"].astype(str), "layer"]
-        for (series, trained, task, statistic, layer), own in kept.groupby(keys, sort=False):  # type: ignore[misc]
-            estimate = Samples.of(own).estimate()
-            group = "trained" if trained else "untrained"
-            row = dict(zip(_KEYS, (series, group, task, statistic, int(layer)), strict=True))
-            rows.append({**row, "label": task_label(task), **asdict(estimate), "shown": estimate_text(estimate)})
+def _estimates(
+    frame: pd.DataFrame | None, statistics: Sequence[str], drawn: Mapping[str, tuple[str, str]]
+) -> pd.DataFrame:
+    """Means and intervals over seeds and sentences; `what` and `name` of the `drawn` statistics."""
     columns = [*_KEYS, "label", "value", "low", "high", "seeds", "count", "shown", "what", "name"]
-    return pd.DataFrame(rows, columns=columns)
+    if frame is None:
+        return pd.DataFrame(columns=columns)
+    kept = frame[frame["statistic"].astype(str).isin(statistics) & frame["value"].notna()]
+    kept = kept.assign(group=np.where(kept["trained"], "trained", "untrained"), task=kept["task"].astype(str))
+    found = estimates(kept.astype({"statistic": str, "layer": int}), _KEYS)
+    what, name = (found["statistic"].map({key: words[at] for key, words in drawn.items()}).fillna("") for at in (0, 1))
+    return found.assign(label=found["task"].map(task_label), what=what, name=name)[columns]
 
 
 def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series: Series, several: bool) -> list[Panel]:

@@ -43,33 +43,22 @@ PROBING = Section(
     },
 )
 _TABLES = (
-    PROBE_SCORES.name,
-    PROBE_CODELENGTH.name,
-    PROBE_MIXING.name,
-    PROBE_DEPTH.name,
-    PROBE_TREES.name,
-    PROBE_EXAMPLES.name,
-    MINIMAL_PAIRS.name,
-    FILL_IN.name,
-    BERT_SCORE_LAYERS.name,
-    BERT_SCORE.name,
+    *(PROBE_SCORES, PROBE_CODELENGTH, PROBE_MIXING, PROBE_DEPTH, PROBE_TREES, PROBE_EXAMPLES),
+    *(MINIMAL_PAIRS, FILL_IN, BERT_SCORE_LAYERS, BERT_SCORE),
 )
 
 
 def probing_section(tables: ModelTables) -> Section | None:
     """The section, or None if nothing was probed."""
-    models, frames = tables.models, tables.some(_TABLES)
+    models, frames = tables.models, tables.some(table.name for table in _TABLES)
     main = {name: models.main(frame) for name, frame in frames.items()}
+    scores, lengths = main.get(PROBE_SCORES.name), main.get(PROBE_CODELENGTH.name)
     figures: list[ReportFigure | None] = []
-    if (scores := main.get(PROBE_SCORES.name)) is not None:
-        figures += [
-            accuracy_figure(scores, models),
-            selectivity_figure(scores, models),
-        ]
-        figures.append(examples_figure(scores, models))
+    if scores is not None:
+        figures += [figure(scores, models) for figure in (accuracy_figure, selectivity_figure, examples_figure)]
     if (examples := main.get(PROBE_EXAMPLES.name)) is not None:
-        figures.append(solved_figure(examples, main.get(PROBE_SCORES.name), models))
-    if (lengths := main.get(PROBE_CODELENGTH.name)) is not None:
+        figures.append(solved_figure(examples, scores, models))
+    if lengths is not None:
         figures += [bits_figure(lengths, models), size_figure(lengths, models)]
     figures.append(depth_figure(main.get(PROBE_MIXING.name), main.get(PROBE_DEPTH.name), models))
     if (trees := main.get(PROBE_TREES.name)) is not None:

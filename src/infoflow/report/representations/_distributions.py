@@ -155,10 +155,7 @@ def _words(shapes: pd.DataFrame, models: ModelSelection) -> str:
     """The models whose random words are most and least similar in the top layer, by the median cosine."""
     cosines = shapes[shapes["metric"] == "cosine"]
     trained, untrained = (cosines[cosines["group"] == group] for group in ("trained", "untrained"))
-    tops = [
-        Candidate(f"in {series.label}", plain(_median_on_top(trained[trained["series"] == series.key])))
-        for series in models.present(trained)
-    ]
+    tops = [Candidate(f"in {series.label}", plain(_median_on_top(own))) for series, own in models.each(trained)]
     stated = both_extremes(tops)
     if not stated:
         return ""

@@ -138,9 +138,7 @@ def _influence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigu
 def _more(frame: pd.DataFrame, models: ModelSelection, what: str, place: str) -> str:
     """Whether frequent or rare tokens clearly do more of `what` (a verb), and at how many steps or layers."""
     found = {}
-    trained = frame[frame["trained"]]
-    for series in models.present(trained):
-        own = trained[trained["series"] == series.key]
+    for series, own in models.each(frame[frame["trained"]]):
         ends = [own[own["rank_low"] == end] for end in (own["rank_low"].min(), own["rank_low"].max())]
         at = [{int(str(layer)): Samples.of(rows) for layer, rows in end.groupby("layer")} for end in ends]
         signs = [(samples - at[1].get(layer, Samples.bare({}))).estimate().sign for layer, samples in at[0].items()]
@@ -159,14 +157,14 @@ def _panels(table: pd.DataFrame, models: ModelSelection, **how: Any) -> list[Pan
     return [
         Panel.of(
             RankChart(
-                table=table[table["series"] == series.key],
+                table=own,
                 top=tops[series.key] if free else highest,
                 shared=not free,
                 **how,
             ),
             series.label,
         )
-        for series in models.present(table)
+        for series, own in models.each(table)
     ]
 
 

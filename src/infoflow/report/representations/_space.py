@@ -130,8 +130,6 @@ _PLAIN, _LESS = "uncorrected", "corrected"
 
 
 class _LikenessFigure(NamedTuple):
-    """One figure of one or more of these quantities."""
-
     id: str
     question: str
     likenesses: tuple[_Likeness, ...]
@@ -249,8 +247,7 @@ def _rogue_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
     if rows.empty:
         return []
     parts = []
-    for series in models.present(rows):
-        own = rows[rows["series"] == series.key]
+    for series, own in models.each(rows):
         most = chosen({int(layer): Samples.of(at) for layer, at in own.groupby("layer")})
         if most is not None:
             parts.append(f"{_percent(most.estimate.value)} in {series.label} (layer {most.key})")

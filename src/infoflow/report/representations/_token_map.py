@@ -177,8 +177,6 @@ _HOW_MAPS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kind:
-    """Configuration of one of the three maps."""
-
     id: str
     question: str
     how: str
@@ -219,14 +217,12 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ModelSelection) -> ReportF
     groups = _groups(kind, pd.concat([rows for _, rows in drawn]))
     spaces = [_space(series, _thinned(rows), kind, groups) for series, rows in drawn]
     points = int(np.median([rows["point"].nunique() for _, rows in drawn]))
+    shared = "; ".join(f"{series.label}, {_shared(kind, rows)}" for series, rows in drawn)
     names = ", ".join(f"“{token}”" for token in dict.fromkeys(frame["token"]))
     return ReportFigure(
         id=kind.id,
         question=kind.question,
-        answer=[
-            f"The {_NEAR} dots nearest to a dot, in the map of the lowest and of the highest layer: "
-            f"{_text(kind, drawn)}."
-        ],
+        answer=[f"The {_NEAR} dots nearest to a dot, in the map of the lowest and of the highest layer: {shared}."],
         panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
         caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
         f"{number(float(frame['perplexity'].iloc[0]), 0)}. This is one sample, without intervals: the figures above "
@@ -253,10 +249,8 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ModelSelection) -> ReportF
 def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
     """The first seed of each line, and one untrained control: models of one seed start from the same weights."""
     chosen = []
-    for series in models.present(frame):
-        own = frame[(frame["series"] == series.key) & frame["trained"]]
-        if len(own):
-            chosen.append((series, own[own["seed"] == own["seed"].min()]))
+    for series, own in models.each(frame[frame["trained"]]):
+        chosen.append((series, own[own["seed"] == own["seed"].min()]))
     untrained = frame[~frame["trained"]]
     if len(untrained):
         first = untrained[untrained["model"] == untrained["model"].iloc[0]]
@@ -315,10 +309,6 @@ def _space(series: Series, rows: pd.DataFrame, kind: _Kind, groups: list[Group])
             for row in first.itertuples()
         ],
     )
-
-
-def _text(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
-    return "; ".join(f"{series.label}, {_shared(kind, rows)}" for series, rows in models)
 
 
 def _shared(kind: _Kind, rows: pd.DataFrame) -> str:

@@ -38,7 +38,7 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
     """
     words = most_disagreement(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
     kept = [(series, _shown(rows, words)) for series, rows in models]
-    texts = _Texts()
+    texts: dict[str, int] = {}  # each sentence once, with its number
     lines, static, context = [], [], []
     for series, rows in kept:
         layers = sorted(int(layer) for layer in rows["layer"].unique() if layer > 0)
@@ -46,7 +46,7 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
         alone, inside = rows[rows["layer"] == 0], rows[rows["layer"] > 0]
         static.append([_pairs(alone[alone["word"] == word]) for word in words])
         context.append([[_in_context(inside, layer, word, texts) for word in words] for layer in layers])
-    live = {"texts": texts.listed, "words": words, "lines": lines, "static": static, "context": context}
+    live = {"texts": list(texts), "words": words, "lines": lines, "static": static, "context": context}
     first = next((index for index, line in enumerate(lines) if line["layers"]), None)
     return WordPayload(
         live={**live, "first": first},
@@ -77,26 +77,12 @@ def _shown(rows: pd.DataFrame, words: list[str]) -> pd.DataFrame:
     return rows[rows["word"].isin(words) & rows["layer"].isin([0, *few]) & near]
 
 
-class _Texts:
-    """Deduplicated sentences."""
-
-    def __init__(self) -> None:
-        self.listed: list[str] = []
-        self._places: dict[str, int] = {}
-
-    def place(self, text: str) -> int:
-        if text not in self._places:
-            self._places[text] = len(self.listed)
-            self.listed.append(text)
-        return self._places[text]
-
-
 def _pairs(rows: pd.DataFrame) -> list[list[Any]]:
     ordered = rows.sort_values("rank")
     return [[str(word), round(float(cosine), 2)] for word, cosine in ordered[["neighbour", "cosine"]].values]
 
 
-def _in_context(inside: pd.DataFrame, layer: int, word: str, texts: _Texts) -> dict[str, Any] | None:
+def _in_context(inside: pd.DataFrame, layer: int, word: str, texts: dict[str, int]) -> dict[str, Any] | None:
     rows = inside[(inside["layer"] == layer) & (inside["word"] == word)]
     if rows.empty:
         return None
@@ -108,7 +94,7 @@ def _in_context(inside: pd.DataFrame, layer: int, word: str, texts: _Texts) -> d
     }
 
 
-def _occurrence(rows: pd.DataFrame, texts: _Texts) -> dict[str, Any]:
+def _occurrence(rows: pd.DataFrame, texts: dict[str, int]) -> dict[str, Any]:
     first = rows.iloc[0]
     places = rows[["neighbour_text", "neighbour_begin", "neighbour_end"]].values.tolist()
     near = [
@@ -119,8 +105,8 @@ def _occurrence(rows: pd.DataFrame, texts: _Texts) -> dict[str, Any]:
     return {"group": int(first["group"]), "at": at, "near": near}
 
 
-def _place(texts: _Texts, text: Any, begin: Any, end: Any) -> list[int]:
-    return [texts.place(str(text)), int(begin), int(end)]
+def _place(texts: dict[str, int], text: Any, begin: Any, end: Any) -> list[int]:
+    return [texts.setdefault(str(text), len(texts)), int(begin), int(end)]
 
 
 def _still(live: dict[str, Any], first: int | None) -> dict[str, Any]:
@@ -214,8 +200,7 @@ def _figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
 def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
     """The first trained seed of every line; without trained models, any."""
     chosen = []
-    for series in models.present(frame):
-        own = frame[frame["series"] == series.key]
+    for series, own in models.each(frame):
         trained = own["trained"].to_numpy(dtype=bool)
         own = own[trained] if trained.any() else own
         chosen.append((series, own[own["model"] == own.sort_values("seed")["model"].iloc[0]]))

@@ -10,12 +10,11 @@ import pandas as pd
 from infoflow.results import LEARNING_CURVES, MATCH, OBJECTIVE_EXAMPLES
 from infoflow.results import TASK_SCORES as TASK_SCORES_TABLE
 
-from .._curves import band_words, seed_bands
+from .._curves import band_words, estimates, seed_bands
 from .._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from .._in_words import (
     Candidate,
     Estimate,
-    Samples,
     both_extremes,
     estimate_text,
     extreme,
@@ -45,8 +44,7 @@ from ..forms._chart import (
 from ..forms._lines import POSITIVE, SHARE, lines, looks_of
 from ..forms._marks import HOLLOW, Constant, draw
 from ..forms._rows import interval_dots
-from ._examples import EXAMPLES_FIGURE
-from ._match import MATCH_FIGURE
+from ._objectives import EXAMPLES_FIGURE, MATCH_FIGURE
 
 TASK_SCORES = Method(
     id="task-scores",
@@ -109,28 +107,25 @@ def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
         words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
         caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
         f"({int(table['count'].median()):,} tokens or sentences).{signature}",
-        facts={"references": _references(metrics)},
+        facts={
+            "references": "; ".join(f"{one.reference} for {one.label}" for one in (_METRICS[name] for name in metrics))
+        },
     )
-
-
-def _references(metrics: list[str]) -> str:
-    """The reference without context for each score."""
-    return "; ".join(f"{_METRICS[name].reference} for {_METRICS[name].label}" for name in metrics)
 
 
 def _score_table(scores: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """One row per line, metric and control."""
-    rows = []
-    lines: Any = scores.groupby(["series", "metric", "trained"], sort=False)
-    for (key, metric, trained), own in lines:
-        estimate = Samples.of(own).estimate()
-        row = {"series": key, "label": models[str(key)].label, "metric": metric}
-        row |= {"group": "trained" if trained else "untrained", "value": estimate.value, "low": estimate.low}
-        row |= {"high": estimate.high, "baseline": float(own["baseline"].mean())}
-        row |= {"seeds": estimate.seeds, "count": estimate.count, "shown": estimate_text(estimate)}
-        rows.append(row | {"short": estimate_text(estimate).split(" (")[0]})
+    keys = ["series", "metric", "trained"]
+    table = estimates(scores, keys).assign(baseline=scores.groupby(keys, sort=False)["baseline"].mean().to_numpy())
+    table = table.assign(
+        label=table["series"].map({line.key: line.label for line in models.series}),
+        group=np.where(table["trained"], "trained", "untrained"),
+        short=[shown.split(" (")[0] for shown in table["shown"]],
+    )
+    ends = ["value", "low", "high", "baseline", "seeds", "count", "shown", "short"]
     order = {series.key: index for index, series in enumerate(models.series)}
-    return pd.DataFrame(rows).sort_values("series", key=lambda keys: keys.map(order), kind="stable")
+    table = table[["series", "label", "metric", "group", *ends]]
+    return table.sort_values("series", key=lambda keys: keys.map(order), kind="stable")
 
 
 def _score_words(table: pd.DataFrame, name: str) -> str:
@@ -207,8 +202,9 @@ SCORES = DeclaredFigure(
 
 def _learning(frame: pd.DataFrame, scores: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Training loss by tokens read, with the loss of unigram frequencies as the reference."""
-    table = _seed_means(frame)
-    table = table.merge(_unigram(scores), on="series", how="left")
+    losses = scores[(scores["metric"] == "loss") & scores["trained"]]
+    unigrams = losses.groupby("series", as_index=False)["baseline"].mean()
+    table = _seed_means(frame).merge(unigrams, on="series", how="left")
     series = models.present(table)
     seeds = int(table["seeds"].max())
     return Drawn(
@@ -288,17 +284,13 @@ def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
-def _unigram(scores: pd.DataFrame) -> pd.DataFrame:
-    losses = scores[(scores["metric"] == "loss") & scores["trained"]]
-    return losses.groupby("series", as_index=False)["baseline"].mean()
-
-
 def _falls(table: pd.DataFrame, series: list[Series]) -> list[tuple[str, float, float, float]]:
     """Each line's name, first and last loss, and the gain from the second half of its tokens."""
     found = []
     for one in series:
         own = table[table["series"] == one.key].sort_values("source_tokens")
-        first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, _half(own)))
+        half = max(int((own["source_tokens"] <= own["source_tokens"].max() / 2).sum()) - 1, 0)
+        first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, half))
         found.append((one.label, first, last, max(before - last, 0.0)))
     return found
 
@@ -315,11 +307,6 @@ def _words(table: pd.DataFrame, series: list[Series]) -> str:
     much = f"{number(end.candidate.estimate.value, 0)}% of it, {end.candidate.name}" if end else ""
     late = f"; the second half of the tokens contributed at most {much}" if end else ""
     return sentence(f"the fall of the training loss is {fall}{late}")
-
-
-def _half(own: pd.DataFrame) -> int:
-    """Position of the last point in the first half of the tokens."""
-    return max(int((own["source_tokens"] <= own["source_tokens"].max() / 2).sum()) - 1, 0)
 
 
 def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
