@@ -43,8 +43,9 @@ def write_figures(
         raise UserError(f"formats must be among svg, png, pdf. Got {got}. Write for example --formats svg,pdf.")
     check_width(width_inches)
     check_columns(columns, width_inches)
-    paths = []
-    for figure in _drawn_figures(RunFolder.of(run)):
+    run, paths = RunFolder.of(run), []
+    tables = ModelTables.of(run)
+    for figure in (drawn for stated in tell(run).figures for drawn in variants(stated, tables).values()):
         svg = paper_svg(figure, width_inches, columns)
         for kind in formats:
             path = Path(folder) / f"{figure.id.replace(' ', '-')}.{kind}"
@@ -68,12 +69,6 @@ def check_columns(columns: int | None, inches: float) -> None:
             f"columns must lie in 1..{most} at a width of {inches:g} inches, so that a panel has {_NARROWEST} of them. "
             f"Got {columns}. Write fewer columns or a larger width."
         )
-
-
-def _drawn_figures(run: RunFolder) -> list[ReportFigure]:
-    """The story's figures; a figure with a choice of statistics or measures becomes one figure per choice."""
-    tables = ModelTables.of(run)
-    return [one for figure in tell(run).figures for one in variants(figure, tables).values()]
 
 
 def variants(figure: ReportFigure, tables: ModelTables) -> dict[str, ReportFigure]:

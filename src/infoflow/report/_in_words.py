@@ -42,7 +42,7 @@ def chosen(found: Mapping[Key, Samples], of: Callable[[float], float] = lambda v
 
 # Numbers in words: rounded to the precision of their interval, with a true minus sign.
 
-_ROUNDING = 1e-9  # relative half-width below which an interval is a point with rounding errors
+_ROUNDING = 1e-9  # relative half-width, or percent, below which an interval is a point with rounding errors
 
 
 def decimals(low: float, high: float, value: float = 1.0) -> int:
@@ -82,7 +82,7 @@ def two_digits(value: float) -> str:
 def estimate_text(estimate: Estimate, unit: str = "") -> str:
     """`1.33 nats (95% interval 1.28 to 1.37)`, or only the number if there is no interval."""
     places = decimals(estimate.low, estimate.high, estimate.value)
-    text = f"{number(estimate.value, places)}{_spaced(unit)}"
+    text = number(estimate.value, places) + (f" {unit}" if unit else "")
     if not estimate.has_interval:
         return text
     return f"{text} ({number(estimate.low, places)} to {number(estimate.high, places)})"
@@ -104,6 +104,12 @@ def difference_text(gap: Estimate, more: str, less: str, unit: str = "") -> str:
     """`0.20 nats (0.19 to 0.21) more`, or `less`; it says so if the direction may be chance."""
     unclear = " (may be chance)" if gap.has_interval and not gap.sign else ""
     return f"{size_text(gap, unit)} {more if gap.value >= 0 else less}{unclear}"
+
+
+def span_text(values: pd.Series, places: int | None = None) -> str:
+    """`0.13 to 0.19`, or one number if both ends round to it."""
+    low, high = number(float(values.min()), places), number(float(values.max()), places)
+    return low if low == high else f"{low} to {high}"
 
 
 def count_text(count: float) -> str:
@@ -133,13 +139,8 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
-def _spaced(unit: str) -> str:
-    return f" {unit}" if unit else ""
-
-
 # The sentence above a figure's numbers: its highest and lowest lines, with those they do not clearly exceed.
 
-_ROUNDING = 1e-9  # percent
 _NAMED = 3  # up to this number, candidates that do not clearly differ are named; more are counted
 
 

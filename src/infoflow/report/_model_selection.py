@@ -5,17 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from infoflow.results import (
-    END,
-    KEYS,
-    RETRIEVAL_RUNS,
-    TRAINING_RUNS,
-    UNTRAINED,
-    RunFolder,
-    Spec,
-    select,
-    with_keys,
-)
+from infoflow.results import END, KEYS, RETRIEVAL_RUNS, TRAINING_RUNS, UNTRAINED, RunFolder, Spec, select, with_keys
 
 from ._theme import Series, assign_slots, objective_label, order_of, own_style
 

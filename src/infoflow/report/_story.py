@@ -20,7 +20,7 @@ from ._summary import UNTESTABLE, ScorecardRow, scorecard
 from .front_page._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
 from .notebook._own_table import own_figure
-from .probing._section import PROBING, probing_section
+from .probing._scores import PROBING, probing_section
 from .representations._change import CHANGES, change_section
 from .representations._knowledge import KNOWS, knowledge_section
 from .representations._lenses import PREDICTS, lenses_section

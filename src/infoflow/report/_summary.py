@@ -218,6 +218,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
     places = decimals(low, high, effect)
     known = math.isfinite(effect)
     id, verdict = str(row["id"]), str(row["verdict"])
+    trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
     reason, more = _first_sentence(str(row.get("reason") or ""), shorten=verdict == "not testable here")
     return ScorecardRow(
         id=id,
@@ -228,7 +229,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         effect=number(effect, places) if known else "",
         interval=f"{number(low, places)} to {number(high, places)}" if known and math.isfinite(low) else "",
         unit=str(row.get("unit") or ""),
-        threshold=_plain(threshold) if known and math.isfinite(threshold) else "",
+        threshold=f"{threshold:g}".replace("-", "−") if known and math.isfinite(threshold) else "",
         control=_control_text(row, control, places) if known else "",
         published=_published(row.get("published"), row.get("unit")),
         source=str(row.get("source") or ""),
@@ -236,7 +237,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         short_source=_authors_and_year(str(row.get("source") or "")),
         reason=reason,
         cause=FINDINGS[id].known_cause if id in FINDINGS and verdict in ("fails", "undetermined") else "",
-        trend=_over_scale(row),
+        trend=f"{trend}; the numbers here are from {run}" if trend and run else trend,
         elsewhere="; ".join(map(_elsewhere, elsewhere)),
         notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
@@ -244,11 +245,6 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         figure=_figure_of(id, str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )
-
-
-def _over_scale(row: dict[str, Any]) -> str:
-    trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
-    return f"{trend}; the numbers here are from {run}" if trend and run else trend
 
 
 def _control_text(row: dict[str, Any], control: float, places: int) -> str:
@@ -291,11 +287,6 @@ def _first_sentence(text: str, shorten: bool) -> tuple[str, str]:
     """The text, or its first sentence and the rest, which goes to the notes (a long list of models, for example)."""
     first, dot, rest = text.partition(". ")
     return (f"{first}.", rest) if shorten and dot and len(text) > 160 else (text, "")
-
-
-def _plain(value: float) -> str:
-    """A threshold as it was written: 0.33, not 0.330."""
-    return f"{value:g}".replace("-", "−")
 
 
 def _float(value: Any) -> float:

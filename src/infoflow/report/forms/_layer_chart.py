@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import pandas as pd
 
 from .._in_words import listed
-from .._theme import RANK_STEPS, Series
+from .._theme import Series
 from ._chart import (
     BASELINE,
     CONTROL,
@@ -31,6 +31,7 @@ from ._chart import (
 )
 from ._lines import ANY, SHARE, control_lines, hovered_layer, level, lines, looks_of
 from ._marks import Channel, Constant, Layer, channel, draw
+from ._over_time import layer_shades
 
 _CONVERGED = {True: "has converged", False: "has not converged: more text would change it"}
 _ROW = 9  # pixels per row of squares
@@ -146,18 +147,14 @@ def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, 
 
 
 def _series_layers(trained: pd.DataFrame, series: list[Series], at: dict[str, Any]) -> list[Layer]:
+    """The lines; those of pairs of models have dashes in the second model's colour on top of the first model's."""
     tooltip = tips("name:N|model", "layer:Q|layer", "shown:N|value", "count:Q|occurrences|,")
-    pairs = [s for s in series if s.second_color]
-    second = [_second_color(trained, pairs, at)] if pairs else []
-    return lines(trained, at, looks_of(series), tooltip=tooltip, over=second)
-
-
-def _second_color(trained: pd.DataFrame, pairs: list[Series], at: dict[str, Any]) -> Layer:
-    """Dashes in the second model's colour on top of the first model's line."""
-    rows = trained[trained["series"].isin([s.key for s in pairs])]
-    color = by_key("stroke", "second", [s.key for s in pairs], [s.second_color for s in pairs])
+    second = {s.key: s.second_color for s in series if s.second_color}
+    rows = trained[trained["series"].isin(list(second))]
+    color = by_key("stroke", "second", list(second), list(second.values()))
     look = {"strokeWidth": 2.4, "strokeDash": [8, 8], "strokeCap": "butt", "stroke": color, "opacity": lit()}
-    return draw("line", rows.assign(second=rows["series"]), at, look)
+    dashes = [draw("line", rows.assign(second=rows["series"]), at, look)] if second else []
+    return lines(trained, at, looks_of(series), tooltip=tooltip, over=dashes)
 
 
 def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: Channel) -> list[Layer]:
@@ -338,7 +335,7 @@ class RankChart(AbstractForm):
         named = _named(bins)
         color, shape = (
             by_key(name, "ranks", list(named), values)
-            for name, values in (("color", _shades(named)), ("shape", _MARKS))
+            for name, values in (("color", layer_shades(list(named))), ("shape", _MARKS))
         )
         tooltip = tips("ranks:N|frequency rank", "layer:Q|layer", "shown:N|value", "count:Q|occurrences|,")
         shown, rest = (bins[bins["ranks"].isin(named) == kept] for kept in (True, False))
@@ -374,9 +371,3 @@ def _named(bins: pd.DataFrame) -> dict[str, str]:
     if len(ranks) < 3:
         return dict(zip(ranks, (_NAMES[0], _NAMES[-1]), strict=False))
     return dict(zip((ranks[0], ranks[len(ranks) // 2], ranks[-1]), _NAMES, strict=True))
-
-
-def _shades(named: dict[str, str]) -> list[str]:
-    """Steps of one colour ramp, the last for the rarest bin."""
-    last = max(len(named) - 1, 1)
-    return [f"var(--rank-{round(index * (RANK_STEPS - 1) / last)})" for index in range(len(named))]

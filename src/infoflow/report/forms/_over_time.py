@@ -273,10 +273,13 @@ def time_lines(
     axis, keys = axis.with_room(room), list(dict.fromkeys(rows["series"]))
     columns = dict.fromkeys(["series", by, "update", "value", "low", "high", "seeds"])
     rows = rows.loc[:, list(columns)].round(dict.fromkeys(("value", "low", "high"), 4))
-    at, detail = {"x": axis.channel(), "y": y}, {} if by == "series" else {"detail": f"{by}:{_kind(rows[by])}"}
-    look = look | detail
+    at, kind = {"x": axis.channel(), "y": y}, "O" if pd.api.types.is_numeric_dtype(rows[by]) else "N"
+    look = look | ({} if by == "series" else {"detail": f"{by}:{kind}"})
     own = {name: look[name] for name in ("color", "detail") if name in look}
-    grey = [] if control is None or control.empty else [_control(control, at)]
+    grey = []
+    if control is not None and len(control):
+        base = timed(control[["series", "update", "value"]].round(4))
+        grey = [draw("line", base, CONTROL, at, detail="series:N", opacity=lit(1.0, 0.5))]
     drawn = lines(rows, at, look, on=timed, light=light, band=band, width=width, size=0, touch=0)
     base, doubtful = timed(rows), rows[axis.suspected(rows)]
     dots = draw("point", base, at, own, filled=True, size=48, opacity=at_now(1))
@@ -292,15 +295,6 @@ def time_lines(
         above = with_field(y, "at")
         layers.append(draw("text", timed(ends), NAME, own, _AT_END, x=at["x"], y=above, text="text:N", opacity=light()))
     return axis.finished(layers, height, keys)
-
-
-def _kind(values: pd.Series) -> str:
-    return "O" if pd.api.types.is_numeric_dtype(values) else "N"
-
-
-def _control(rows: pd.DataFrame, at: dict[str, Any]) -> Layer:
-    base = timed(rows[["series", "update", "value"]].round(4))
-    return draw("line", base, CONTROL, at, detail="series:N", opacity=lit(1.0, 0.5))
 
 
 def layer_cells(axis: TimeAxis, rows: pd.DataFrame, ends: tuple[float, float], unit: str) -> dict[str, Any]:
@@ -365,7 +359,7 @@ def layer_color(layers: Sequence[int]) -> Channel:
     return channel("color", "layer:O", scale=scale, legend=None)
 
 
-def layer_shades(layers: Sequence[int]) -> list[str]:
+def layer_shades(layers: Sequence[object]) -> list[str]:
     """Colours of these layers, in their order."""
     last = max(len(layers) - 1, 1)
     return [f"var(--rank-{round((RANK_STEPS - 1) * place / last)})" for place in range(len(layers))]

@@ -15,8 +15,7 @@ from .._in_words import Chosen, Estimate, Samples, chosen, decimals, number
 from .._model_tables import ModelTables
 from .._theme import Series
 from ._measures import Card, CardMeasure, card_measures, measured
-from ._roles import roles_card
-from ._spark import spark
+from ._spark import roles_card, spark
 
 CARDS = 3
 _EACH = 3  # up to this number, a sentence names every line

@@ -87,11 +87,6 @@ def _lens(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # there it is 1 by definition
 
 
-def _left(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    rows = models.main(frame)
-    return rows[rows["side"] == "left"]
-
-
 def _removed(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Rise of the loss as heads are pruned, least important first; `layer` holds the share of pruned heads."""
     rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
@@ -209,7 +204,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="neighbours",
         question="Do neighbours share their context?",
         table=CONTEXT_NEIGHBOURS.name,
-        rows=_left,
+        rows=lambda frame, models: models.main(frame[frame["side"] == "left"]),
         opening="From layer {first} to {last}, neighbours after the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",

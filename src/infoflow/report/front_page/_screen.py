@@ -277,20 +277,18 @@ def _scored(tables: ModelTables) -> _Scored:
     for line, own in tables.models.each(frame):
         metrics = metrics_of(str(own["objective"].iloc[0]))
         scored = {metric: rows for metric in metrics if len(rows := own[own["metric"] == metric.name])}
-        short = {
-            metric: [row for row in rows.to_dict("records") if not _passes(metric, row)]
-            for metric, rows in scored.items()
-        }
-        for metric, missed in short.items():
-            if missed:
-                yield line.key, False, _failed(line.label, metric, missed, len(scored[metric]))
-        if scored and not any(short.values()):
+        missed = {metric: _missed(metric, rows) for metric, rows in scored.items()}
+        for metric, short in missed.items():
+            if short:
+                yield line.key, False, _failed(line.label, metric, short, len(scored[metric]))
+        if scored and not any(missed.values()):
             stated = ", ".join(_passed(metric, rows) for metric, rows in scored.items())
             yield line.key, True, f"{line.label} {stated}"
 
 
-def _passes(metric: Metric, row: dict) -> bool:
-    return metric.learned(float(row["low"]), float(row["high"]), float(row["baseline"]))
+def _missed(metric: Metric, rows: pd.DataFrame) -> list[dict]:
+    """The seeds whose score misses its limit."""
+    return [row for row in rows.to_dict("records") if not metric.learned(row["low"], row["high"], row["baseline"])]
 
 
 def _passed(metric: Metric, rows: pd.DataFrame) -> str:

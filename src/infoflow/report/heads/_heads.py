@@ -4,12 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.heads import (
-    ABLATION_TRANSFER,
-    ENCODER_CONTEXT,
-    HEAD_EXAMPLES,
-    HEAD_PRUNING_CURVE,
-)
+from infoflow.heads import ABLATION_TRANSFER, ENCODER_CONTEXT, HEAD_EXAMPLES, HEAD_PRUNING_CURVE
 
 from .._curves import band_words, mean_of_draws
 from .._figure import Panel, ReportFigure, Section
@@ -55,7 +50,7 @@ def removed_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     panels = [
         Panel(
             spec=_chart(own, models[series], metric, spans[series] if free else every),
-            title=_title(models[series], kind),
+            title=", ".join([models[series].label, *([] if kind == "all" else [_KINDS.get(kind, kind)])]),
         )
         for series, kind, own in _by_panel(curves, models)
     ]
@@ -122,10 +117,6 @@ def _by_panel(curves: pd.DataFrame, models: ModelSelection) -> list[tuple[str, s
     )
 
 
-def _title(series: Series, kind: str) -> str:
-    return series.label if kind == "all" else f"{series.label}, {_KINDS.get(kind, kind)}"
-
-
 def _words(curves: pd.DataFrame, models: ModelSelection, metric: str) -> str:
     """The models in which most and fewest heads can be removed, with their random orders as the control."""
     shares = []
@@ -168,10 +159,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, fl
     )
     own = own.drop(columns=[*_CHANGE])
     title = {"loss": "loss added (nats per token)"}.get(metric, f"change of {metric}")
-    at = {
-        "x": amount("x", "percent", "heads removed (%)", [0, 100]),
-        "y": amount("y", "value", title, ends, ticks=6),
-    }
+    at = {"x": amount("x", "percent", "heads removed (%)", [0, 100]), "y": amount("y", "value", title, ends, ticks=6)}
     known = [order for order in dict.fromkeys(own["order"]) if order != "random"]
     orders = [
         _ORDERS.get(order, LineKind(key=order, label=order, dash=(4, 2), shape="cross", mark="✚")) for order in known
@@ -211,10 +199,7 @@ HEADS = Section(
 def heads_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run measured no heads."""
     models, frames = tables.models, tables.some(HEAD_TABLES)
-    figures = [
-        head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name)),
-        relevance_figure(frames, models),
-    ]
+    figures = [head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name)), relevance_figure(frames, models)]
     figures += [matter_figure(frames, tables.get(ABLATION_TRANSFER.name), models)]
     figures += [removed_figure(frame, models) for frame in tables.some([HEAD_PRUNING_CURVE.name]).values()]
     context = tables.some([ENCODER_CONTEXT.name])

@@ -144,19 +144,13 @@ def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
     clauses = []
     for one in series:
         own = trained[trained["series"] == one.key]
-        parts = [
-            f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(_mean_confidence(heads))}"
-            for name in FUNCTION_COLORS
-            for heads in [own[own["function"] == name]]
-            if len(heads)
-        ]
+        parts = []
+        for name in FUNCTION_COLORS:
+            if len(heads := own[own["function"] == name]):
+                mean = Samples.bare(heads.groupby("seed")["confidence"].mean().to_dict()).estimate()
+                parts.append(f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(mean)}")
         clauses.append(f"{one.label}, {listed(parts)}")
     return f"Number of heads with each function, and their mean confidence: {'; '.join(clauses)}."
-
-
-def _mean_confidence(heads: pd.DataFrame) -> Estimate:
-    """Mean over heads within each seed, then over seeds."""
-    return Samples.bare(heads.groupby("seed")["confidence"].mean().to_dict()).estimate()
 
 
 def _caption(rows: pd.DataFrame, trained: pd.DataFrame, shown: dict[str, Statistic]) -> str:

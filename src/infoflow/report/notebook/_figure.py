@@ -194,10 +194,6 @@ class Figure:
         stated = [picture(panel, self._width, f"{self.question} {panel.title}") for panel in self._panels]
         return Markup(" ").join(stated)
 
-    @property
-    def _body(self) -> Markup:
-        return self._pictures if self._variants else table_html(self._content.data.head(_ROWS), len(self._content.data))
-
     def _html_around(self, body: Markup) -> str:
         chosen = self._chosen or next(iter(self.choices), "")
         others = [choice for choice in self.choices if choice != chosen]
@@ -207,7 +203,8 @@ class Figure:
         return str(in_theme(head, shown, paragraphs(self.caption, more, small=True)))
 
     def _repr_html_(self) -> str:
-        return self._html_around(self._body)
+        data = self._content.data
+        return self._html_around(self._pictures if self._variants else table_html(data.head(_ROWS), len(data)))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """The picture as HTML, and as PNG at twice the resolution for viewers that drop HTML."""

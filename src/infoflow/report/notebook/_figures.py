@@ -1,7 +1,7 @@
 """Notebook displays of a run: its figures by name, its claims, its tables, models and corpora."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from .._model_selection import ModelSelection
 from .._story import Sources, sections
 from .._summary import VERDICTS, ScorecardRow, findings_of, study_line, verdict_line, verdict_verb
 from ._figure import Figure
+from ._own_table import unit_of
 from ._picture import folded, grid, paragraphs, shorter, summary, table_html
 from ._plot import nearest
 
@@ -191,18 +192,13 @@ def run_shown(run: Any) -> str:
     parts = [paragraphs(str(manifest.get("title") or run.path.name), strong=True), paragraphs(line)]
     if FINDINGS_TABLE.name in run.tables:
         parts.append(paragraphs(_verdicts(run.tables[FINDINGS_TABLE.name])))
-    parts += [run.figures.listed(), tables_html(run.tables)]
+    parts += [run.figures.listed(), tables_shown(run.tables)]
     if run.folder.report.exists():
         parts.append(paragraphs(f"Report: {run.folder.report}", small=True))
     return str(Markup("").join(parts))
 
 
-def tables_shown(tables: ShownTables) -> str:
-    """See `tables_html`."""
-    return str(tables_html(tables))
-
-
-def tables_html(tables: ShownTables) -> Markup:
+def tables_shown(tables: ShownTables) -> Markup:
     """Name, number of rows, measured quantity and unit."""
     stored = {name: tables.stored(name) for name in tables}
     rows = [
@@ -210,7 +206,7 @@ def tables_html(tables: ShownTables) -> Markup:
             f'run.tables["{name}"]',
             f"{len(one.frame):,}",
             shorter(one.schema.description, 160),
-            _unit(one.schema.columns),
+            unit_of(one.schema),
         )
         for name, one in stored.items()
     ]
@@ -258,7 +254,3 @@ def _verdicts(findings: Any) -> str:
         if verdict in counts
     ]
     return f"Published claims: {', '.join(stated)}."
-
-
-def _unit(columns: Iterable[Any]) -> str:
-    return next((column.unit for column in columns if column.name == "value"), "")

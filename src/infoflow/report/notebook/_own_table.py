@@ -42,7 +42,8 @@ class GivenRun(RunFolder):
 
     def read(self) -> dict[str, Any]:
         models = [model for frame in self._frames.values() for model in _models(frame)]
-        return {"kind": "study" if _of_study(models) else "analyze", "models": models}
+        of_study = all(str(model["name"]).endswith(f"/seed-{model['seed']}") for model in models)
+        return {"kind": "study" if of_study else "analyze", "models": models}
 
     @property
     def tables(self) -> "_Given":  # type: ignore[override]
@@ -81,11 +82,6 @@ def _models(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return pd.concat(parts).drop_duplicates().rename(columns={"model": "name"}).to_dict("records")
 
 
-def _of_study(models: list[dict[str, Any]]) -> bool:
-    """Whether the models are named as in a study, by objective and seed."""
-    return all(str(model["name"]).endswith(f"/seed-{model['seed']}") for model in models)
-
-
 # Figures for tables that no section knows, with the report's own forms: by layer, as a head map, or as dots.
 
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
@@ -101,7 +97,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
         UserError: The column is missing or not numeric, or the table has more groups than a figure can show.
     """
     rows, models = _rows(frame)
-    unit, what = _unit(schema), name.replace("_", " ").replace("-", " ") or "value"
+    unit, what = unit_of(schema), name.replace("_", " ").replace("-", " ") or "value"
     where = " of each head" if "head" in rows and "layer" in rows else " by layer" if "layer" in rows else ""
     if "layer" in rows and "head" in rows:
         panels, answer, form = _head_maps(rows, models, what, unit)
@@ -276,5 +272,5 @@ def _few(names: pd.Series, most: int, what: str) -> list[str]:
     return found
 
 
-def _unit(schema: TableSchema | None) -> str:
+def unit_of(schema: TableSchema | None) -> str:
     return next((column.unit for column in schema.columns if column.name == "value"), "") if schema else ""

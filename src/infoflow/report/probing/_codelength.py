@@ -1,6 +1,6 @@
 """How hard a task is to extract: the bits that its labels take given the states, and the probe size that they need."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,13 @@ from .._figure import Method, ReportFigure
 from .._in_words import Candidate, Estimate, extremes_words, listed, number
 from .._layer_figure import layer_panels, stacked
 from .._model_selection import ModelSelection
-from .._theme import Series
 from ..forms._lines import POSITIVE, SHARE
 from ._rows import (
     CONTROL_TASK,
     SHUFFLED,
     Case,
     any_trained,
-    best_layer,
+    best_layers,
     case_name,
     case_words,
     cases_of,
@@ -75,10 +74,7 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
     return ReportFigure(
         id="probe-bits",
         question="How hard is each task to read?",
-        answer=[
-            *_beside_accuracy(rows, shown),
-            *_codes_agree(of(every, metric="compression"), code, models),
-        ],
+        answer=[*_beside_accuracy(rows, shown), *_codes_agree(of(every, metric="compression"), code, models)],
         words=_words(own, of(rows, labels="control", metric="compression"), models),
         panels=[
             panel
@@ -165,22 +161,13 @@ def _codes_agree(every: pd.DataFrame, code: str, models: ModelSelection) -> list
     other = next((name for name in CODES if name != code and len(of(every, code=name, labels="task"))), "")
     if not other:
         return []
-    same, near, cases = 0, 0, 0
+    pairs = []
     for task in tasks_of(every):
-        rows = [of(every, task=task, code=name, labels="task") for name in (code, other)]
-        for series in _both(rows, models):
-            first, second = (best_layer(each, series.key) for each in rows)
-            if first is not None and second is not None:
-                cases += 1
-                same += first.layer == second.layer
-                near += abs(first.layer - second.layer) == 1
+        first, second = (best_layers(of(every, task=task, code=name, labels="task"), models) for name in (code, other))
+        pairs += [(first[line].layer, second[line].layer) for line in first if line in second]
+    same, near = (sum(abs(a - b) == gap for a, b in pairs) for gap in (0, 1))
     beside = f", and at an adjacent layer in {near}" if near else ""
-    return [f"The {other} code is shortest at the same layer in {same} of {cases} cases{beside}."] if cases else []
-
-
-def _both(rows: list[pd.DataFrame], models: ModelSelection) -> list[Series]:
-    keys = [{one.key for one in models.present(each[each["trained"]])} for each in rows]
-    return [one for one in models.series if all(one.key in own for own in keys)]
+    return [f"The {other} code is shortest at the same layer in {same} of {len(pairs)} cases{beside}."] if pairs else []
 
 
 _SIZES = {
@@ -246,16 +233,10 @@ def _size_words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: Mod
     found, gaps = [], []
     for task in tasks:
         own, control = (of(rows, task=task, labels=labels) for labels in ("task", "control"))
-        for key, layer in _smallest(own):
+        means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
+        for key, layer in means.groupby(level=0, sort=False).idxmin():
             here, beside = samples_at(own, key, layer), samples_at(control, key, layer)
             found.append(Candidate(case_name(task, models[key].label), here.estimate()))
             gaps += [(beside - here).estimate()] if beside else []
     smaller = f"clearly smaller than its control's in {sum(gap.sign > 0 for gap in gaps)} of {len(gaps)} cases"
     return extremes_words("the smallest probe that a task takes", found, unit, end=smaller if gaps else "")
-
-
-def _smallest(own: pd.DataFrame) -> Iterator[tuple[str, int]]:
-    """For each trained model, the layer with the smallest probe."""
-    means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
-    for key, layers in means.groupby(level=0, sort=False):
-        yield str(key), int(layers.idxmin()[1])  # type: ignore[index]

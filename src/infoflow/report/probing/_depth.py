@@ -10,7 +10,7 @@ from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
 from .._curves import estimates
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, Estimate, estimate_text, extremes_words, listed, number
+from .._in_words import Candidate, Estimate, extremes_words, inline_text, listed, number, span_text
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._marks import HOLLOW
@@ -41,7 +41,7 @@ def depth_figure(
     mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ModelSelection
 ) -> ReportFigure | None:
     """Up to two panels per line, one for each available table; None if there are none."""
-    bars, places = _bars(mixing), _places(depth)
+    bars, places = _estimates(mixing, ("weight", "delta", "score", "fraction"), _BARS), _places(depth)
     trained = pd.concat([bars, places], ignore_index=True)
     trained = trained[trained["group"] == "trained"]
     if trained.empty:
@@ -77,11 +77,6 @@ def depth_figure(
         findings=tuple(f"probing:T-{n}" for n in (1, 2, 3)),
         payload={"layout": "wide", "apart": True},
     )
-
-
-def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
-    """One row per line, task, layer and statistic."""
-    return _estimates(mixing, ("weight", "delta", "score", "fraction"), _BARS)
 
 
 def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
@@ -184,10 +179,6 @@ def _words(places: pd.DataFrame, models: ModelSelection) -> str:
     return ""
 
 
-def _text(row: object, unit: str = "") -> str:
-    return estimate_text(_estimate(row), unit)
-
-
 def _estimate(row: object) -> Estimate:
     return Estimate(**{name: getattr(row, name) for name in ("value", "low", "high", "seeds", "count")})
 
@@ -198,7 +189,7 @@ def _focus_sentence(places: pd.DataFrame, models: ModelSelection) -> list[str]:
     if len(own) < 2:
         return []
     (least, most) = (
-        f"{row.label} in {models[str(row.series)].label} ({_text(row, 'bits').replace(' (', ', ').removesuffix(')')})"
+        f"{row.label} in {models[str(row.series)].label} ({inline_text(_estimate(row), 'bits')})"
         for row in own.iloc[[0, -1]].itertuples()
     )
     grey = places[(places["statistic"] == "k_weights") & (places["group"] == "untrained")]["value"]
@@ -212,10 +203,5 @@ def _headroom_sentence(places: pd.DataFrame) -> list[str]:
     trained, untrained = (rows.loc[rows["group"] == group, "value"] for group in ("trained", "untrained"))
     if trained.empty:
         return []
-    text = f"Over embeddings alone, layers add {_points(trained)} points of F1"
-    return [f"{text}; in untrained models {_points(untrained)}." if len(untrained) else f"{text}."]
-
-
-def _points(values: pd.Series) -> str:
-    low, high = (number(100 * float(end), 1) for end in (values.min(), values.max()))
-    return low if low == high else f"{low} to {high}"
+    text = f"Over embeddings alone, layers add {span_text(100 * trained, 1)} points of F1"
+    return [f"{text}; in untrained models {span_text(100 * untrained, 1)}." if len(untrained) else f"{text}."]

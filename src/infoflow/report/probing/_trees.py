@@ -65,10 +65,14 @@ def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     if not tables:
         return None
     data = stacked({(score.structure, score.metric): table for score, table in tables.items()}, "structure", "metric")
+    answer = []
+    for score in tables:
+        own = of(found[score], probe="structural")
+        answer += above_controls(score.title, own, models, partial(_trivial, found[score]))
     return ReportFigure(
         id="probe-trees",
         question="Do vectors hold the tree of a sentence?",
-        answer=[text for score in tables for text in _above(score, found[score], models)],
+        answer=answer,
         words=_words(next(iter(tables)), found, models),
         panels=[
             panel
@@ -121,11 +125,6 @@ def _trained_on(frame: pd.DataFrame) -> str:
     left = int(maps["no_tree"].max())
     without = f"; {left:,} sentences without one tree are left out" if left else ""
     return f"Maps to {rank} dimensions, trained on {sentences:,} sentences{without}."
-
-
-def _above(score: _Score, rows: pd.DataFrame, models: ModelSelection) -> list[str]:
-    """How far the best layer is above its embeddings, trivial trees and an untrained model."""
-    return above_controls(score.title, of(rows, probe="structural"), models, partial(_trivial, rows))
 
 
 def _trivial(rows: pd.DataFrame, line: Series, best: Best) -> dict[str, Samples]:

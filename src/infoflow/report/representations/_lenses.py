@@ -28,11 +28,7 @@ _LENS = Method(
 )
 
 _LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, and style of the line in every panel
-_DIVERGENCE = {
-    "y_title": "KL to the final prediction (nats)",
-    "baseline_name": "mean prediction",
-    "bounds": POSITIVE,
-}
+_DIVERGENCE = {"y_title": "KL to the final prediction (nats)", "baseline_name": "mean prediction", "bounds": POSITIVE}
 _AGREEMENT = {
     "y_title": "share of positions with the final top token",
     "baseline_name": "one guess for all",
@@ -51,10 +47,7 @@ PREDICTS = Section(
     title="When does the prediction form?",
     lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if they "
     "were the last. How close are these predictions to the model's final prediction?",
-    names={
-        "lens-divergence": "representations/lens-divergence",
-        "lens-agreement": "representations/lens-agreement",
-    },
+    names={"lens-divergence": "representations/lens-divergence", "lens-agreement": "representations/lens-agreement"},
 )
 
 

@@ -172,6 +172,7 @@ def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> Repor
     first, groups = present[0], [_group(metric, tables[metric.id], lines) for metric in present]
     drawn = [table.assign(metric=metric, models=key) for metric, own in tables.items() for key, table in own.items()]
     data = pd.concat(drawn, ignore_index=True)
+    too_few = f" No {listed(unknown)}: the words are too few for the width of the vectors." if unknown else ""
     return ReportFigure(
         id="space-similarity",
         question="Which layers of two models are most alike?",
@@ -185,7 +186,7 @@ def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> Repor
         ],
         words=_words(first, tables[first.id], lines),
         panels=groups[0].panels,
-        caption=_caption(data, left_out) + _too_few(unknown) + sample_note(rows),
+        caption=_caption(data, left_out) + too_few + sample_note(rows),
         how_to_read=[
             "Each square is a pair of layers: one model's upwards, the other's across; 0 = embeddings. The stronger "
             "the colour, the more similar; the palest colour is the similarity of the same layers with the words of "
@@ -219,7 +220,8 @@ def _group(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
 
 def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> str:
     """The two most similar layers of different models, and those of the control."""
-    tops = {line.key: (line, _most_alike(tables[line.key], metric)) for line in lines if line.key in tables}
+    ranked = {key: table.sort_values("value", ascending=metric.is_distance) for key, table in tables.items()}
+    tops = {line.key: (line, ranked[line.key].iloc[0]) for line in lines if line.key in ranked}
     across = [
         Candidate(f"layer {top['layer_a']} of {line.up} and layer {top['layer_b']} of {line.across}", estimate_of(top))
         for line, top in tops.values()
@@ -234,10 +236,6 @@ def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
         said += f", not clearly more than those of {others}"
     control = f"; two untrained models reach {tops[CONTROL][1]['shown']}" if CONTROL in tops else ""
     return sentence(f"{said}{control}")
-
-
-def _most_alike(table: pd.DataFrame, metric: SimilarityMeasure) -> Any:
-    return table.sort_values("value", ascending=metric.is_distance).iloc[0]
 
 
 def _depth_sentence(rows: pd.DataFrame, metric: SimilarityMeasure, lines: list[PairOfLines]) -> list[str]:
@@ -277,11 +275,6 @@ def _caption(data: pd.DataFrame, left_out: int) -> str:
     few = f" (RSA: {fewest:,})" if fewest < most else ""
     shown = f" Shown: each model and the one most like it; {left_out} other pairs are in the table." if left_out else ""
     return f"{means} are 95%, {kind}, in tooltips and in the data; {most:,} words{few}.{shown}"
-
-
-def _too_few(unknown: list[str]) -> str:
-    few = "the words are too few for the width of the vectors"
-    return f" No {listed(unknown)}: {few}." if unknown else ""
 
 
 def _best(table: pd.DataFrame, metric: SimilarityMeasure) -> pd.DataFrame:

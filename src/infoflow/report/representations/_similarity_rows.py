@@ -36,7 +36,8 @@ def similarity_rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame
     """
     rank = {series.key: index for index, series in enumerate(models.series)}
     swap = frame["series_a"].map(rank) > frame["series_b"].map(rank)
-    rows: Any = pd.concat([frame[~swap], _mirrored(frame[swap])])
+    other = {name: name[:-1] + ("b" if name[-1] == "a" else "a") for name in frame if name[-2:] in ("_a", "_b")}
+    rows: Any = pd.concat([frame[~swap], frame[swap].rename(columns=other)])
     line = rows["series_a"] + JOIN + rows["series_b"]
     pair = rows["model_a"].astype(str) + " | " + rows["model_b"].astype(str)
     rows = rows.assign(line=line.where(rows["trained"], CONTROL), pair=pair)
@@ -44,11 +45,6 @@ def similarity_rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame
         return rows
     other_seed = rows["seed_a"] != rows["seed_b"]
     return rows[rows["trained"] | other_seed | ~other_seed[~rows["trained"]].any()]
-
-
-def _mirrored(frame: pd.DataFrame) -> pd.DataFrame:
-    names = {name: name[:-1] + ("b" if name[-1] == "a" else "a") for name in frame if name[-2:] in ("_a", "_b")}
-    return frame.rename(columns=names)
 
 
 def pairs_of_lines(rows: pd.DataFrame, models: ModelSelection) -> list[PairOfLines]:

@@ -11,7 +11,7 @@ from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
 
 from .._curves import curves, interval_note, sample_note, trend_sentences, trend_words
 from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Samples, chosen, listed, number
+from .._in_words import Samples, chosen, listed, number, span_text
 from .._layer_figure import HOW_BANDS, LayerFigure, moves, stacked
 from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
@@ -65,11 +65,7 @@ _DIMENSION = LayerFigure(
     id="intrinsic-dimension",
     question="How many dimensions does the cloud of words have?",
     table=GEOMETRY_TABLE,
-    axis={
-        "y_title": "intrinsic dimension (TwoNN)",
-        "baseline_name": "Gaussian of that covariance",
-        "bounds": POSITIVE,
-    },
+    axis={"y_title": "intrinsic dimension (TwoNN)", "baseline_name": "Gaussian of that covariance", "bounds": POSITIVE},
     noun="the number of dimensions",
     wording=moves("the dimension"),
     how_to_read=(
@@ -163,12 +159,7 @@ SPACE = Section(
         "intrinsic-dimension": "representations/intrinsic-dimension",
         "word-distances": "representations/distance-distribution",
     },
-    folded=(
-        "explainable-variance",
-        "intrinsic-dimension",
-        "average-similarity-decoder",
-        "self-similarity-decoder",
-    ),
+    folded=("explainable-variance", "intrinsic-dimension", "average-similarity-decoder", "self-similarity-decoder"),
 )
 
 
@@ -325,7 +316,7 @@ def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:
     low, high = float(control.min()), float(control.max())
     if max(abs(low), abs(high)) < 0.01:
         return [f"For {likeness.control_name} it is less than 0.01 everywhere."]
-    return [f"For {likeness.control_name} it is {_span(control, 2)}."]
+    return [f"For {likeness.control_name} it is {span_text(control, 2)}."]
 
 
 def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame) -> pd.DataFrame:
@@ -377,17 +368,11 @@ def _on_scale(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if not bool(far.any()):
         return table, ""
     layers = listed([str(layer) for layer in sorted(set(table.loc[far, "layer"]))])
-    return table[~far], f" Off the scale: untrained models at layer {layers} ({_span(table.loc[far, 'value'], 0)})."
+    return table[~far], f" Off the scale: untrained models at layer {layers} ({span_text(table.loc[far, 'value'], 0)})."
 
 
 def _gaussian_sentence(table: pd.DataFrame) -> list[str]:
     values = table.loc[table["group"] == "baseline", "value"]
     if values.empty:
         return []
-    return [f"Gaussian clouds of the same covariance have {_span(values, 0)}."]
-
-
-def _span(values: pd.Series, places: int) -> str:
-    """`0.13 to 0.19`, or one number if both ends round to it."""
-    low, high = number(values.min(), places), number(values.max(), places)
-    return low if low == high else f"{low} to {high}"
+    return [f"Gaussian clouds of the same covariance have {span_text(values, 0)}."]

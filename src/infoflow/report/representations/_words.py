@@ -152,9 +152,7 @@ WORDS = Section(
     lead="Skip-gram, like the inputs of all other models, has one vector for a word, whatever it means in its "
     "sentence. Layer by layer a model moves the word's occurrences apart, towards other words that fit their "
     "sentences.",
-    names={
-        "static-contextual": "representations/word-neighbours",
-    },
+    names={"static-contextual": "representations/word-neighbours"},
 )
 _DESCRIBED = 3
 
