@@ -158,7 +158,6 @@ def sample_note(frame: pd.DataFrame) -> str:
 
 
 def _of_line(frame: pd.DataFrame, series: str, trained: bool) -> np.ndarray:
-    """Mask of the rows of that line."""
     same = (frame["series"] == series) & (frame["trained"] == trained)
     return same.to_numpy(dtype=bool, na_value=False)
 
@@ -255,7 +254,6 @@ def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = 
 
 
 def _course(frame: pd.DataFrame, key: str) -> str:
-    """The course of one line as a verb."""
     _, ends, turn = _move(frame, key)
     if turn and turn.seen:
         return "falls, then recovers," if turn.dip else "rises, then drops again,"

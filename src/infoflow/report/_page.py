@@ -64,7 +64,6 @@ def anonymize(run: RunFolder) -> Path:
 
 
 def _contents(sections: list[Section], claims: bool) -> list[Section]:
-    """The page's parts in order."""
     findings = Section(id="findings", short="Claims", title="Do published claims hold here?", lead="")
     methods = Section(id="methods", short="Methods", title="Methods and provenance", lead="")
     return [*sections, *([findings] if claims else []), methods]

@@ -118,8 +118,6 @@ class ShownRun(RunFolder):
 
 
 class _Renamed(Tables):
-    """The tables with replaced names of models and tasks."""
-
     def __init__(self, path: Path, identity: Callable[[], str], names: dict[str, str]) -> None:
         super().__init__(path, identity)
         self._renamed = names
@@ -161,7 +159,6 @@ def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, 
 
 
 def _replaced(value: Any, renamed: Mapping[str, str]) -> Any:
-    """The value with file names replaced in all of its texts."""
     if isinstance(value, dict):
         return {key: _replaced(inner, renamed) for key, inner in value.items()}
     if isinstance(value, list):

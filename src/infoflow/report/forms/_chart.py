@@ -43,10 +43,10 @@ def finished(layers: list[Layer], height: int, **start: Any) -> dict[str, Any]:
     """The complete chart specification: adds width, the page's parameters, config and padding.
 
     The page sets `highlight` to a line's key and `at_layer` to a layer in all charts of a section at once; the chart's
-    own parameters start with the values in `start`.
+    own parameters start with the values in `start`. Layers without rows are left out.
     """
     with datasets() as rows:
-        spec = _layered(layers)
+        spec = _layered([layer for layer in layers if not (isinstance(layer.data, pd.DataFrame) and layer.data.empty)])
     if rows:
         spec["datasets"] = spec.get("datasets", {}) | rows
     values = {**start, "highlight": "", "at_layer": -1}

@@ -153,8 +153,8 @@ def _series_layers(trained: pd.DataFrame, series: list[Series], at: dict[str, An
     rows = trained[trained["series"].isin(list(second))]
     color = by_key("stroke", "second", list(second), list(second.values()))
     look = {"strokeWidth": 2.4, "strokeDash": [8, 8], "strokeCap": "butt", "stroke": color, "opacity": lit()}
-    dashes = [draw("line", rows.assign(second=rows["series"]), at, look)] if second else []
-    return lines(trained, at, looks_of(series), tooltip=tooltip, over=dashes)
+    dashes = draw("line", rows.assign(second=rows["series"]), at, look)
+    return lines(trained, at, looks_of(series), tooltip=tooltip, over=[dashes])
 
 
 def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: Channel) -> list[Layer]:
@@ -342,7 +342,7 @@ class RankChart(AbstractForm):
         how: dict[str, Any] = {"touch": 120, "tooltip": tooltip}
         thin = {"light": lambda opacity=1.0: lit(0.45 * opacity), "band": 0, "width": 1, "size": 0}
         grey = {"detail": "ranks:N", "color": Constant("var(--control)")}
-        between = lines(rest, at, grey, **thin, **how) if len(rest) else []
+        between = lines(rest, at, grey, **thin, **how)
         beneath = control_lines(control, at, band=0)
         drawn = lines(shown, at, {"color": color, "shape": shape}, beneath=beneath, band=0.15, size=26, **how)
         hovered = hovered_layer(sorted(table["layer"].unique().tolist()), x)
@@ -351,7 +351,6 @@ class RankChart(AbstractForm):
     def _labels(
         self, bins: pd.DataFrame, named: dict[str, str], control: pd.DataFrame, at: dict[str, Any], color: Channel
     ) -> Layer:
-        """Name and ranks of each labelled line at its right end."""
         last = int(bins["layer"].max())
         rows = bins[bins["layer"] == last].sort_values("rank_low")
         frame = rows[["ranks", "value", "series"]].rename(columns={"value": "at"}).assign(grey=False)

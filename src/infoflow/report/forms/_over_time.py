@@ -284,8 +284,7 @@ def time_lines(
     base, doubtful = timed(rows), rows[axis.suspected(rows)]
     dots = draw("point", base, at, own, filled=True, size=48, opacity=at_now(1))
     layers = [axis.marker(keys), *grey, *beneath, *drawn, dots]
-    if len(doubtful):
-        layers.append(draw("point", timed(doubtful), at, own, HOLLOW_MARK, size=64, opacity=light()))
+    layers.append(draw("point", timed(doubtful), at, own, HOLLOW_MARK, size=64, opacity=light()))
     if tooltip:
         layers.append(draw("point", base, at, TOUCH, size=160, tooltip=tooltip))
     if names:
@@ -320,7 +319,6 @@ def layer_cells(axis: TimeAxis, rows: pd.DataFrame, ends: tuple[float, float], u
     marks = [
         draw("rect", calculated(folded(digits[chosen], "layer"), **edges, series=series), across, look, style)
         for chosen, style in ((~doubtful, full), (doubtful, hollow))
-        if chosen.any() or style is full
     ]
     height = max(_CELL * len(order), 60)
     frames = calculated(pd.DataFrame({"update": updates}), **edges, series=series)

@@ -263,7 +263,6 @@ def card_measures(tables: ModelTables) -> list[CardMeasure]:
 
 
 def _of_tasks(tables: ModelTables) -> list[CardMeasure]:
-    """One measure per probing task of the run."""
     frame = tables.get(PROBE_SCORES.name)
     return [] if frame is None else [_of_task(task) for task in tasks_of(of(frame, metric="accuracy", labels="task"))]
 

@@ -171,7 +171,6 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
 
 
 def _of_studies(seeds: pd.Series) -> str:
-    """What the intervals of several studies cover."""
     least, most = int(seeds.min()), int(seeds.max())
     if most == 1:
         return "One seed per study: bars cover sentences, not initial weights"
@@ -287,7 +286,6 @@ def _scored(tables: ModelTables) -> _Scored:
 
 
 def _missed(metric: Metric, rows: pd.DataFrame) -> list[dict]:
-    """The seeds whose score misses its limit."""
     return [row for row in rows.to_dict("records") if not metric.learned(row["low"], row["high"], row["baseline"])]
 
 

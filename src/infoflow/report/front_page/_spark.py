@@ -11,6 +11,7 @@ from infoflow.heads import HEAD_ROLES
 from .._in_words import counted, decimals, listed, number, two_digits
 from .._model_tables import ModelTables
 from .._theme import Series
+from ..forms._chart import spread
 from ._measures import Card
 
 _WIDTH, _HEIGHT = 320, 146
@@ -88,13 +89,8 @@ def _named(lines: list[Line], frame: _Frame) -> list[Line]:
     """The lines that get a label; untrained models that end at the same height share one."""
     named: list[Line] = []
     for line in lines:
-        near = [
-            other
-            for other in named
-            if other.name == line.name == _UNTRAINED
-            and abs(frame.y(other.points[-1][1]) - frame.y(line.points[-1][1])) < _ROW
-        ]
-        if not near:
+        near = [frame.y(other.points[-1][1]) for other in named if other.name == line.name == _UNTRAINED]
+        if all(abs(height - frame.y(line.points[-1][1])) >= _ROW for height in near):
             named.append(line)
     return named
 
@@ -153,13 +149,7 @@ def _path(line: Line, frame: _Frame) -> Markup:
 def _apart(lines: list[Line], frame: _Frame) -> list[tuple[Line, float]]:
     """Each line with the height of its label: at the line's end, moved until labels do not overlap."""
     wanted = sorted(lines, key=lambda line: frame.y(line.points[-1][1]))
-    heights: list[float] = []
-    for line in wanted:
-        heights.append(max(frame.y(line.points[-1][1]) + 4, heights[-1] + _ROW if heights else 0))
-    over = max(0.0, heights[-1] - (_HEIGHT - _BOTTOM + 4)) if heights else 0.0
-    for place in range(len(heights) - 1, -1, -1):
-        limit = heights[place + 1] - _ROW if place + 1 < len(heights) else heights[place] - over
-        heights[place] = min(heights[place], limit)
+    heights = spread([frame.y(line.points[-1][1]) + 4 for line in wanted], _ROW, _HEIGHT - _BOTTOM + 4)
     return list(zip(wanted, heights, strict=True))
 
 
@@ -192,13 +182,14 @@ def roles_card(tables: ModelTables) -> Card | None:
         sentence = f"{holding} of {counted(every, 'head')} hold a role: {stated}."
     first = best.iloc[0]
     name = _NAMES.get(first["role"], first["role"])
+    head = f"{name[:1].upper()}{name[1:]}, layer {first['layer']} head {first['head']}"
     digits = decimals(first["held_out_low"], first["held_out_high"], first["held_out"])
     value, low, high = (number(float(first[name]), digits) for name in ("held_out", "held_out_low", "held_out_high"))
     return Card(
         figure="head-map",
         question=question,
         sentence=sentence,
-        difference=f"{name[:1].upper()}{name[1:]}, layer {first['layer']} head {first['head']}: {value} ({low} to {high}); "
+        difference=f"{head}: {value} ({low} to {high}); "
         f"limit {two_digits(first['limit'])}, control {two_digits(first['baseline'])}",
         clear=bool(len(held)),
         picture=_bars(best, tables.models.series[0].color, f"{question} {sentence}"),

@@ -38,8 +38,6 @@ _BESIDE = 0.3  # horizontal offset of a retrained model from the end of its line
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Metric:
-    """One of the table's scores."""
-
     label: str
     axis: str
     stated: str  # in the answer sentence
@@ -150,7 +148,7 @@ def _chart(
         level(0.0, BASELINE, y=at["y"]),
         *control_lines(_lean(grey), at, band=0),
         *lines(_lean(upper), at, looks_of(series), width=2, size=34, touch=0, tooltip=tooltip),
-        *_alone(_lean(alone.assign(block=alone["number"])), at, series, shown),
+        _alone(_lean(alone.assign(block=alone["number"])), at, series, shown),
         *_retrained(_lean(retrained), at, series, shown),
     ]
     layers += _named(grey, at, series, ends)
@@ -184,15 +182,13 @@ def _from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([starts, rows]).sort_values(["series", "closed"])
 
 
-def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> list[Layer]:
+def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> Layer:
     tooltip = tips("series:N|model", "block:Q|block alone", f"value:Q|{shown.label}|.3f")
     look = {"shape": "cross", "size": 46, "filled": True, "color": color_of(series), "opacity": lit(0.75)}
-    return [draw("point", rows, at, look, tooltip=tooltip)] if len(rows) else []
+    return draw("point", rows, at, look, tooltip=tooltip)
 
 
 def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> list[Layer]:
-    if rows.empty:
-        return []
     look = {"color": color_of(series), "opacity": lit()}
     tooltip = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{shown.label}|.3f")
     ends = draw("rule", rows, look, strokeWidth=2, x=at["x"], y="low:Q", y2="high:Q")
@@ -210,7 +206,6 @@ def _sentences(curves: pd.DataFrame, models: ModelSelection) -> Iterator[str]:
 
 
 def _lost(own: pd.DataFrame, series: Series) -> str:
-    """The loss at test time, and of retrained models."""
     rows = list(own.sort_values("retrained").itertuples())
     texts = [f"{_value(row)} after {row.retrained:,} updates of further training" for row in rows if row.retrained]
     begin = [f"{_value(row)} in {series.label}" for row in rows if not row.retrained] or [f"in {series.label}"]

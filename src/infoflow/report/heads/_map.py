@@ -270,7 +270,6 @@ def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) 
 
 
 def _head(row: dict[Hashable, Any], name: str, statistic: Statistic) -> Candidate:
-    """One of many heads, with the value that its colour shows."""
     return Candidate.held_out(name, Samples.of_row(row, row["baseline"] if statistic.margin else 0.0))
 
 

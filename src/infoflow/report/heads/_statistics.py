@@ -208,7 +208,6 @@ def _by_distance(frame: pd.DataFrame) -> _Found:
 
 
 def _relevance(frame: pd.DataFrame) -> _Found:
-    """One statistic per method, normalised over the heads of a layer."""
     about = "the head's share of its layer's relevance for the prediction"
     for method in dict.fromkeys(frame["method"].astype(str)):
         own = frame[frame["method"] == method]

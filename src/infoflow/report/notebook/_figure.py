@@ -186,7 +186,6 @@ class Figure:
 
     @property
     def _width(self) -> int:
-        """Width of a panel in pixels."""
         return ONE_PANEL if len(self._panels) == 1 else SMALL_PANEL
 
     @property

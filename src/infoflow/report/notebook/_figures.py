@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import pandas as pd
@@ -39,7 +39,6 @@ class Figures(Mapping[str, Figure]):
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self._made: dict[str, dict[str, Figure]] = {}
-        self._sources: Sources | None = None
 
     def __getitem__(self, key: str) -> Figure:
         for heading, _ in sections():
@@ -73,7 +72,7 @@ class Figures(Mapping[str, Figure]):
     @property
     def models(self) -> ModelSelection:
         """The models that the figures show."""
-        return self._source_tables.tables.models
+        return self._sources.tables.models
 
     @property
     def questions(self) -> dict[str, str]:
@@ -88,21 +87,19 @@ class Figures(Mapping[str, Figure]):
 
     def _section(self, heading: Section) -> dict[str, Figure]:
         if heading.id not in self._made:
-            sources = self._source_tables
             build = next(build for one, build in sections() if one.id == heading.id)
-            stated = sources.section(heading, build, [])
+            stated = self._sources.section(heading, build, [])
             self._made[heading.id] = {
                 (name := self._name(one.id)): Figure(
-                    name, one, partial(variants, one, sources.tables), self.run.path.name
+                    name, one, partial(variants, one, self._sources.tables), self.run.path.name
                 )
                 for one in (stated.figures if stated else [])
             }
         return self._made[heading.id]
 
-    @property
-    def _source_tables(self) -> Sources:
-        self._sources = self._sources or Sources.of(self.run)
-        return self._sources
+    @cached_property
+    def _sources(self) -> Sources:
+        return Sources.of(self.run)
 
     def _name(self, figure_id: str) -> str:
         """The name of a figure; a one-model figure ends in the model's name instead of its colour slot."""

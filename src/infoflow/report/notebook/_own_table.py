@@ -51,8 +51,6 @@ class GivenRun(RunFolder):
 
 
 class _Given(Tables):
-    """Tables in memory."""
-
     def __init__(self, frames: Mapping[str, pd.DataFrame], schema: TableSchema | None) -> None:
         self._frames, self._schema = dict(frames), schema
 
@@ -76,7 +74,6 @@ def keyed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _models(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every model of the table, without repetition."""
     sides = ("_a", "_b") if "model_a" in frame else ("",)
     parts = [frame[[f"{name}{side}" for name in _KEYS]].set_axis(list(_KEYS), axis=1) for side in sides]
     return pd.concat(parts).drop_duplicates().rename(columns={"model": "name"}).to_dict("records")

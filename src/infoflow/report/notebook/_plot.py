@@ -74,7 +74,6 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
 
 
 def _joined(table: object) -> tuple[pd.DataFrame, TableSchema | None]:
-    """One frame with a column `model`, and its schema if known."""
     if isinstance(table, pd.DataFrame):
         return _checked(table), getattr(table, "schema", None)
     if not isinstance(table, Mapping) or not table:

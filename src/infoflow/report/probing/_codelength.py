@@ -71,6 +71,8 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
     tables = {(task, metric): coded_table(of(rows, metric=metric), task) for task in tasks for metric in _METRICS}
     tables = {key: table for key, table in tables.items() if len(table)}
     data = stacked(tables, "task", "metric").assign(code=code)
+    probes = [probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))]
+    units = " Units are mixed, as in the reference's code." if "mixed" in set(own.get("units", ())) else ""
     return ReportFigure(
         id="probe-bits",
         question="How hard is each task to read?",
@@ -82,7 +84,7 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
             if task in shown
             for panel in layer_panels({f"{task_label(task)}: {metric}": table}, models, **_METRICS[metric])
         ],
-        caption=f"{interval_note(data)} {_how_coded(own, code)} Each panel has its own scale."
+        caption=f"{interval_note(data)} The {code} code of {listed(probes)} probes.{units} Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
         how_to_read=[
             "Compression: how many times shorter the code of the labels is with this layer's vectors than with only "
@@ -127,12 +129,6 @@ def coded_table(rows: pd.DataFrame, task: str) -> pd.DataFrame:
     if len(own) and bool((of_task["labels"].astype(str) == "shuffled").any()):
         own = own.assign(baseline=own["baseline"].where(own["metric"].astype(str) != "compression"))
     return curves_with(own, {name: of(of_task, labels=labels) for labels, name in _CONTROLS.items()})
-
-
-def _how_coded(own: pd.DataFrame, code: str) -> str:
-    probes = listed([probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))])
-    units = " Units are mixed, as in the reference's code." if "mixed" in set(own.get("units", pd.Series())) else ""
-    return f"The {code} code of {probes} probes.{units}"
 
 
 def _beside_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:

@@ -106,7 +106,6 @@ def _estimates(
 
 
 def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series: Series, several: bool) -> list[Panel]:
-    """Bars, and next to them the depth of each task."""
     own_bars = bars[(bars["series"] == series.key) & (bars["group"] == "trained")]
     drawn = own_bars[own_bars["what"] != ""]
     own_places = places[places["series"] == series.key]
@@ -131,7 +130,6 @@ def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series:
 
 
 def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
-    """K(s) and K(Δ) of each task, as notes."""
     found: dict[str, list[str]] = {}
     for statistic, sign in (("k_weights", "K(s)"), ("k_differences", "K(Δ)")):
         rows = places[(places["statistic"] == statistic) & (places["group"] == "trained")]
@@ -141,7 +139,6 @@ def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
 
 
 def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
-    """F1 from the embeddings and from all layers, as notes."""
     scores = bars[bars["statistic"] == "score"].sort_values("layer")
     ends = {label: own["value"].iloc[[0, -1]].tolist() for label, own in scores.groupby("label", sort=False)}
     return {str(label): f"F1 {100 * first:.0f} → {100 * last:.0f}" for label, (first, last) in ends.items()}

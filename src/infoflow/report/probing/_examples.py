@@ -71,7 +71,6 @@ def examples_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
 
 
 def _at_best(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """Each line's rows at the layer that is best with all examples."""
     bests = best_layers(all_examples(own), models)
     parts = [own[(own["series"] == line.key) & (own["layer"] == best.layer)] for line, best in bests.items()]
     return pd.concat(parts, ignore_index=True)
@@ -114,7 +113,6 @@ def _larger_with_few(found: dict[str, pd.DataFrame], models: ModelSelection) -> 
 
 
 def _words(found: dict[str, pd.DataFrame], models: ModelSelection) -> str:
-    """The gain from training with the fewest examples."""
     stated = [
         Candidate.held_out(case_name(task, series.label), few)
         for task, rows in found.items()
@@ -130,15 +128,11 @@ def _gaps(rows: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, Samp
     found = []
     for series, own in models.each(rows):
         shares = sorted(own["share"].unique())
-        few, whole = (_gap(own[own["share"] == share]) for share in (shares[0], shares[-1]))
+        ends = [own[own["share"] == share] for share in (shares[0], shares[-1])]
+        few, whole = (Samples.of(end[end["trained"]]) - Samples.of(end[~end["trained"]]) for end in ends)
         if few and whole and len(shares) > 1:
             found.append((series, few, whole))
     return found
-
-
-def _gap(rows: pd.DataFrame) -> Samples:
-    trained, untrained = (Samples.of(rows[rows["trained"] == which]) for which in (True, False))
-    return trained - untrained
 
 
 # Single examples: the layer from which a probe gets them right, in each model.
@@ -252,7 +246,6 @@ def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
 
 
 def _strips(rows: pd.DataFrame, line: Series) -> Iterator[dict[str, Any]]:
-    """The squares of a line: of its trained model, and of its untrained one."""
     for trained, own in sorted(rows.groupby("trained"), key=lambda part: not part[0]):
         cells = [
             {"layer": int(row.layer), "right": float(row.right), "said": str(row.said), "share": f"{row.right:.0%}"}

@@ -211,12 +211,14 @@ def bert_score_figure(
     panels += layer_panels(tables, models, y_title=y_title, baseline_name="random pairs")
     data += [table.assign(shows="mean") for table in tables.values()]
     whole = pd.concat(data, ignore_index=True)
+    weights = "Rare tokens weigh more (idf)." if bool(means["idf"].any()) else "All tokens weigh the same."
+    scale = " Scores are rescaled: 0 is a random pair of this layer, 1 an equal one." if rescaled else ""
     return ReportFigure(
         id="bert-score",
         question="Which layer measures the similarity of texts best?",
         answer=_text_sentences(of(means, score="f"), human, models),
         panels=panels,
-        caption=f"{interval_note(whole, 'pairs')} {_text_asked(means)}",
+        caption=f"{interval_note(whole, 'pairs')} {weights}{scale}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the top. Up: how well the scores of a layer follow those of "
             "people (Pearson's correlation over pairs), and the mean scores themselves.",
@@ -230,16 +232,6 @@ def bert_score_figure(
         findings=("probing:P-5",),
         payload={"apart": True},
     )
-
-
-def _text_asked(means: pd.DataFrame) -> str:
-    weights = "Rare tokens weigh more (idf)." if bool(means["idf"].any()) else "All tokens weigh the same."
-    scale = (
-        " Scores are rescaled: 0 is a random pair of this layer, 1 an equal one."
-        if bool(means["rescaled"].any())
-        else ""
-    )
-    return f"{weights}{scale}"
 
 
 def _text_sentences(means: pd.DataFrame, human: pd.DataFrame | None, models: ModelSelection) -> list[str]:

@@ -106,7 +106,6 @@ def _title(own: pd.DataFrame, task: str) -> str:
 
 
 def _probe_note(own: pd.DataFrame) -> str:
-    """The probe, its seeds and its number of training examples."""
     probes = listed(
         ["linear" if name == "linear" else name.upper() for name in dict.fromkeys(own["probe"].astype(str))]
     )

@@ -32,8 +32,6 @@ _CHAIN, _RANDOM = "chain of words", "random map"
 
 
 class _Score(NamedTuple):
-    """One of the table's scores."""
-
     structure: str
     metric: str
     title: str
@@ -108,7 +106,6 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _counts(data: pd.DataFrame) -> str:
-    """A note on the bands, and what is counted."""
     note = interval_note(data).split(";")[0].removesuffix(".")
     trained = data[data["group"] == "trained"]
     kinds = {"uuas": "edges", "root": "sentences"}

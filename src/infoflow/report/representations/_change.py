@@ -65,18 +65,14 @@ CHANGES = Section(
 def change_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run has none of its measures."""
     models = tables.models
-    frames = [_known(frame) for frame in tables.some([LAYER_DISTANCE.name]).values()]
+    # Without enough tokens for PWCCA there is no value.
+    frames = [frame.dropna(subset="value") for frame in tables.some([LAYER_DISTANCE.name]).values()]
     figures = [_layer_figure(rows, models) for frame in frames if len(rows := models.main(frame))]
-    figures += frequency_figures(tables)
-    between = [_known(frame) for frame in tables.some([MODEL_DISTANCE.name]).values()]
+    figures += _frequency_figures(tables)
+    between = [frame.dropna(subset="value") for frame in tables.some([MODEL_DISTANCE.name]).values()]
     figures += [_model_figure(frame, models) for frame in between if len(frame)]
     stated = CHANGES.drawn_with(figures, models, frames)
     return stated if frames or stated is None else replace(stated, keys=list(models.series))
-
-
-def _known(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows with enough tokens for PWCCA."""
-    return frame[frame["value"].notna()]
 
 
 def _layer_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
@@ -213,8 +209,7 @@ _RANKS = (
 )
 
 
-def frequency_figures(tables: ModelTables) -> list[ReportFigure]:
-    """The figures whose tables the run has."""
+def _frequency_figures(tables: ModelTables) -> list[ReportFigure]:
     build = {CHANGE_BY_FREQUENCY.name: _change_figure, INFLUENCE_BY_FREQUENCY.name: _influence_figure}
     frames = {name: tables.models.main(frame) for name, frame in tables.some(build).items()}
     return [build[name](frame, tables.models) for name, frame in frames.items() if bool(frame["trained"].any())]
@@ -328,7 +323,6 @@ def _rank_panels(table: pd.DataFrame, models: ModelSelection, **how: Any) -> lis
 
 
 def _tops(table: pd.DataFrame) -> dict[str, float]:
-    """The largest value of each line's panel."""
     return {str(key): float(own[["high", "value"]].max().max()) for key, own in table.groupby("series", sort=False)}
 
 

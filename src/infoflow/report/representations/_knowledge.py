@@ -129,14 +129,14 @@ _INPUT_OF_DECODER = replace(
     question="How much do decoder states encode about the decoder's own input token?",
     claims=(),
 )
-_OUTPUT = LayerFigure(
+_OUTPUT = replace(
+    _INPUT,
     id="mi-output",
     question="How much do they encode about the output token?",
-    table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information about the output token (nats)", **_AXIS},
     noun="information about the output token",
-    wording=Wording("nats", "rises by", "falls by"),
     caption=_ceiling,
+    known="",
     how_to_read=(
         "Up: how much information about the token to predict can be read from the vector, in nats: the next token for "
         "a causal LM, the hidden one for a masked LM.",
@@ -144,18 +144,14 @@ _OUTPUT = LayerFigure(
         "A rising line shows a prediction being built. It would be surprising if it rose in the first layers only.",
         _HOW_ESTIMATED,
     ),
-    method=INFORMATION_METHOD,
-    panels="estimate",
-    one_scale=False,
     claims=("representations:V-4",),
 )
-_HIDDEN = LayerFigure(
+_HIDDEN = replace(
+    _OUTPUT,
     id="mi-training",
     question="What does {label} do with a token that is hidden from it, as in training?",
-    table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information (nats)", **_AXIS},
     noun="information",
-    wording=Wording("nats", "rises by", "falls by"),
     caption=lambda rows: "Only positions whose input was replaced by another token.",
     how_to_read=(
         "The input token is the one that replaced the original; the output token is the original, which the model must "
@@ -164,15 +160,11 @@ _HIDDEN = LayerFigure(
         "replaced it. " + HOW_BANDS,
         _HOW_ESTIMATED,
     ),
-    method=INFORMATION_METHOD,
-    panels="estimate",
-    one_scale=False,
     claims=("representations:V-4", "representations:V-5"),
 )
 
 
 def _of_frequent(frame: pd.DataFrame) -> str:
-    """Which tokens are counted."""
     neighbours, metric = frame[["neighbours", "metric"]].iloc[0]
     required = "few" in frame and set(frame["few"]) == {"require"}
     pools = f", of tokens with more than {neighbours} sampled occurrences" if required else ""

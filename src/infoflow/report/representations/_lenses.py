@@ -150,7 +150,6 @@ def _halfway_words(frame: pd.DataFrame, models: ModelSelection) -> str:
 
 
 def _read_through(frame: pd.DataFrame, models: ModelSelection, lens: str) -> list[Series]:
-    """The models that have values for a lens."""
     return [owner for owner in _owners(frame, models) if layers_of(frame, f"{owner.key}{JOIN}{lens}")]
 
 

@@ -39,7 +39,6 @@ _KEYS = ["model", "trained", "stack", "layer", "space"]
 
 
 def _left_out(rows: pd.DataFrame) -> str:
-    """Which words are excluded."""
     least = sorted(set(rows["least"]) - {0}) if "least" in rows else []
     rare = f", and words with fewer than {listed([str(each) for each in least])} sampled occurrences," if least else ""
     return f"Words without a letter or digit{rare} are left out."
@@ -206,19 +205,17 @@ def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _geometry_figures(frame: pd.DataFrame, models: ModelSelection) -> list[ReportFigure]:
     average = frame[frame["measure"] == "average_similarity"]
-    figures = [_average_figure(frame, average, models)] if len(average) else []
+    figures = []
+    if len(average):
+        raw = average[average["space"] == "raw"]  # the sentences say what remains of it in the other spaces
+        figure = _AVERAGE.drawn(raw, models.present(raw))
+        further = [*_spaces_sentence(average), *_rogue_sentence(frame, models)]
+        figures.append(replace(figure, answer=[*figure.answer, *further]))
     for likeness in _LIKENESSES:
         figure = _likeness_figure(likeness, frame[frame["space"] == "raw"], average, models)
         figures += [figure] if figure else []
     dimension = frame[frame["measure"] == "intrinsic_dimension"]
     return figures + ([_dimension_figure(dimension, models)] if len(dimension) else [])
-
-
-def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ModelSelection) -> ReportFigure:
-    """The mean cosine as measured; its sentences say what remains of it in the other spaces."""
-    raw = average[average["space"] == "raw"]
-    figure = _AVERAGE.drawn(raw, models.present(raw))
-    return replace(figure, answer=[*figure.answer, *_spaces_sentence(average), *_rogue_sentence(frame, models)])
 
 
 def _spaces_sentence(average: pd.DataFrame) -> list[str]:
@@ -309,7 +306,6 @@ def _likeness_axis(likeness: _Likeness, panel: str) -> dict[str, Any]:
 
 
 def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:
-    """A sentence with the control's values, or that they are negligible."""
     control = table.loc[table["group"] == "baseline", "value"]
     if control.empty:
         return []
@@ -353,12 +349,11 @@ def _dimension_figure(rows: pd.DataFrame, models: ModelSelection) -> ReportFigur
     series, trained = models.present(rows), rows[rows["trained"]]
     figure = _DIMENSION.drawn(rows, series)
     drawn, hidden = _on_scale(figure.data)
-    return replace(
-        figure,
-        answer=[*trend_sentences(trained, series, _DIMENSION.wording), *_gaussian_sentence(figure.data)],
-        panels=[Panel.of(LayerChart(table=drawn, series=series, **_DIMENSION.axis))],
-        caption=f"{figure.caption}{hidden}",
-    )
+    gaussian = figure.data.loc[figure.data["group"] == "baseline", "value"]
+    answer = trend_sentences(trained, series, _DIMENSION.wording)
+    answer += [f"Gaussian clouds of the same covariance have {span_text(gaussian, 0)}."] if len(gaussian) else []
+    panel = Panel.of(LayerChart(table=drawn, series=series, **_DIMENSION.axis))
+    return replace(figure, answer=answer, panels=[panel], caption=f"{figure.caption}{hidden}")
 
 
 def _on_scale(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -369,10 +364,3 @@ def _on_scale(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         return table, ""
     layers = listed([str(layer) for layer in sorted(set(table.loc[far, "layer"]))])
     return table[~far], f" Off the scale: untrained models at layer {layers} ({span_text(table.loc[far, 'value'], 0)})."
-
-
-def _gaussian_sentence(table: pd.DataFrame) -> list[str]:
-    values = table.loc[table["group"] == "baseline", "value"]
-    if values.empty:
-        return []
-    return [f"Gaussian clouds of the same covariance have {span_text(values, 0)}."]

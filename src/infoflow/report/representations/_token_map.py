@@ -259,7 +259,6 @@ def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, p
 
 
 def _groups(kind: _Kind, rows: pd.DataFrame) -> list[Group]:
-    """The point groups, in the order of the legend."""
     if kind.id == "map-position":
         return [Group(label="", color="var(--heat-2)", shape="circle")]
     column = "token" if kind.id == "map-token" else "tag"

@@ -114,7 +114,6 @@ def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
 
 
 def _score_table(scores: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """One row per line, metric and control."""
     keys = ["series", "metric", "trained"]
     table = estimates(scores, keys).assign(baseline=scores.groupby(keys, sort=False)["baseline"].mean().to_numpy())
     table = table.assign(
@@ -263,7 +262,6 @@ def training_section(tables: ModelTables) -> Section | None:
 
 
 def _seed_means(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds and its interval at each point of a line."""
     frame = _thinned(frame.assign(point=frame.groupby(["series", "seed"]).cumcount()))
     keys = ["series", "point"]
     lines: Any = frame.groupby(keys, sort=False)
