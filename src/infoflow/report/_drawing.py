@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from infoflow.foundation import UserError
 
 from ._figure import Panel, ReportFigure
-from ._theme import FONT, on_paper
+from ._theme import FONT, coloured
 
 # Vega-Lite's engine runs in a separate process: it crashes under a memory limit, and results must survive that.
 _lock = threading.Lock()
@@ -274,7 +274,7 @@ def _paper_panel(panel: Panel, width: float) -> tuple[str, float]:
     """A panel's SVG for print, and its height in pixels; titles wider than the panel are wrapped."""
     lines = textwrap.wrap(panel.title, int(width / _LETTER))
     title = {"title": {"text": lines, "offset": 12}} if lines else {}
-    picture = _drawn(json.loads(on_paper(json.dumps({**panel.spec, **title}))), round(width), "panel")
+    picture = _drawn(json.loads(coloured(json.dumps({**panel.spec, **title}))), round(width), "panel")
     return ElementTree.tostring(picture, encoding="unicode"), float(picture.attrib["height"])
 
 

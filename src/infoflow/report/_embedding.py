@@ -74,19 +74,10 @@ def asset(name: str) -> str:
     return next(path for folder in _folders() if (path := folder / name).exists()).read_text(encoding="utf-8")
 
 
-def style(*names: str) -> str:
-    """Style sheets with the light and dark colours filled in."""
-    return _coloured([asset(name) for name in names])
-
-
-def report_style(*names: str) -> str:
-    """These style sheets, and each subject's `report.css`."""
-    paths = [folder / "report.css" for folder in _folders()]
-    return _coloured([*map(asset, names), *(path.read_text(encoding="utf-8") for path in paths if path.exists())])
-
-
-def _coloured(sheets: list[str]) -> str:
-    text = "\n".join(sheets)
+def style(*names: str, with_subjects: bool = False) -> str:
+    """Style sheets with the light and dark colours filled in; of a report also each subject's `report.css`."""
+    own = [path for folder in _folders() if with_subjects and (path := folder / "report.css").exists()]
+    text = "\n".join([*map(asset, names), *(path.read_text(encoding="utf-8") for path in own)])
     slots = " ".join(f".s{slot} {{ --s: var(--series-{slot}); }}" for slot in range(NUM_SLOTS))
     return (
         text.replace("/*slots*/", slots)

@@ -17,7 +17,7 @@ from infoflow.foundation import UserError, atomic_write, check_writable, version
 from infoflow.results import RunFolder
 
 from ._drawing import drawing_ahead, javascript, static_svg
-from ._embedding import asset, check_replaceable, closed, environment, pack_figures, packed_json, policy, report_style
+from ._embedding import asset, check_replaceable, closed, environment, pack_figures, packed_json, policy, style
 from ._figure import Panel, PanelGroup, ReportFigure, Section
 from ._model_tables import unless_damaged
 from ._shown_run import ShownRun, claim_groups, parts_text, settings, stage_times
@@ -101,7 +101,7 @@ def render_page(run: RunFolder, story: Story) -> str:
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),
-        style=Markup(report_style("style.css", "front_page.css", "attention.css", "words.css")),
+        style=Markup(style("style.css", "front_page.css", "attention.css", "words.css", with_subjects=True)),
         chart_config=vega_config(),  # once, for all charts
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),

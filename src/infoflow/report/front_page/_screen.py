@@ -47,10 +47,6 @@ class Learned:
     failed: list[str]  # sentences about those that have not
     dull: frozenset[str]  # lines with at least one model that has not learned
 
-    @property
-    def symbol(self) -> str:
-        return "✗" if self.dull else "✓"
-
 
 def learned(tables: ModelTables) -> Learned | None:
     """Compare each line's scores with the limit of its objective; None if no task was scored."""

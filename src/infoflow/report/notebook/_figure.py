@@ -21,7 +21,7 @@ from .._figure import Panel
 from .._figure import ReportFigure as Content
 from .._files import check_columns, check_width, encoded
 from .._layer_figure import side_by_side
-from .._theme import DARK, LIGHT, css_variables, on_paper, vega_config
+from .._theme import DARK, LIGHT, coloured, css_variables, vega_config
 from ._picture import ONE_PANEL, SMALL_PANEL, in_theme, lighter_png, paragraphs, picture, shorter, table_html
 
 _ROWS = 12  # rows shown of a figure that is a table
@@ -211,7 +211,7 @@ class Figure:
         if self._variants:
             columns = min(2, len(self._panels))
             svg = paper_svg(self._drawn, columns * self._width / PIXELS_PER_INCH)
-            white = on_paper(svg).replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
+            white = coloured(svg).replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
             bundle["image/png"] = base64.b64encode(lighter_png(png_of(white, 2.0))).decode()
         return bundle
 
@@ -244,7 +244,7 @@ class LiveFigure:
 def altair_chart(panel: Panel, width: int) -> alt.LayerChart:
     """The panel as an Altair chart to change and save, in the colours of print and with a fixed width."""
     title = {"title": panel.title} if panel.title else {}
-    spec = json.loads(on_paper(json.dumps({**panel.spec, **title, "width": width})))
+    spec = json.loads(coloured(json.dumps({**panel.spec, **title, "width": width})))
     spec["config"] = {**spec.get("config", {}), "background": "transparent"}
     spec.pop("$schema", None)  # not allowed in a chart that becomes part of another
     return alt.LayerChart.from_dict(spec)

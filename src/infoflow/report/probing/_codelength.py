@@ -84,8 +84,8 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
             if task in shown
             for panel in layer_panels({f"{task_label(task)}: {metric}": table}, models, **_METRICS[metric])
         ],
-        caption=f"{interval_note(data)} The {code} code of {listed(probes)} probes.{units} Each panel has its own scale."
-        f"{left_out_note(tasks, shown)}",
+        caption=f"{interval_note(data)} The {code} code of {listed(probes)} probes.{units} Each panel has its own "
+        f"scale.{left_out_note(tasks, shown)}",
         how_to_read=[
             "Compression: how many times shorter the code of the labels is with this layer's vectors than with only "
             "the number of classes. Higher is easier: fewer bits in all, for the labels and for the probe.",
