@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import json
+import math
 import re
 import zlib
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -22,20 +24,23 @@ from ._theme import DARK, LIGHT, NUM_SLOTS, css_variables
 
 def embedded(value: Any) -> Markup:
     """JSON that is safe inside a script element: no `<`, `>` or `&` remains, NaN becomes null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(leaves_changed(value, _finite), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 
 
-def _finite(value: Any) -> Any:
+def leaves_changed(value: Any, change: Callable[[Any, str], Any], name: str = "") -> Any:
+    """The JSON-like value with every leaf changed, given its name: `corpus.name`, `tune[].train` in a list."""
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: leaves_changed(inner, change, f"{name}.{key}".removeprefix(".")) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+        return [leaves_changed(inner, change, f"{name}[]") for inner in value]
+    return change(value, name)
+
+
+def _finite(value: Any, name: str) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def policy(scripts: list[str]) -> str:

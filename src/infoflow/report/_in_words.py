@@ -228,11 +228,8 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
 def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", end: str = "") -> str:
     """`The share is highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44); chance is 0.5.`, a sentence.
 
-    Args:
-        what: The quantity.
-        candidates: Items with their numbers.
-        unit: Unit of the number; a percent sign follows it without a space.
-        end: The end of the sentence, such as a control.
+    `what` is the quantity, `end` the end of the sentence, such as a control. A percent sign as the unit follows the
+    number without a space.
     """
     stated = both_extremes(candidates, unit).replace(" %", "%")
     return sentence(f"{what} is {stated}{f'; {end}' if end else ''}") if stated else ""

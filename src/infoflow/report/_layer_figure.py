@@ -162,8 +162,8 @@ def shared_panels(
 ) -> tuple[list[Panel], str]:
     """`layer_panels` on one scale unless spans differ greatly, and a note on the scale; `zero`: see `panel_scales`."""
     shared = "Panels share one scale." if len(tables) > 1 else ""
-    scales = panel_scales(tables.values(), shared, axis.get("bounds", ANY), zero)
-    return layer_panels(tables, lines, y_range=scales.shared, **axis), scales.note
+    y_range, note = panel_scales(tables.values(), shared, axis.get("bounds", ANY), zero)
+    return layer_panels(tables, lines, y_range=y_range, **axis), note
 
 
 def stacked(tables: Mapping[Any, pd.DataFrame], *columns: str) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pandas as pd
 from infoflow.foundation import command_without_folders, model_name_of, name_of, said_size, without_folders
 from infoflow.results import RunFolder, StoredTable, Tables
 
+from ._embedding import leaves_changed
 from ._figure import Section
 from ._in_words import duration_text, listed
 from ._summary import UNTESTABLE, ScorecardRow
@@ -38,12 +39,7 @@ _MODELS = ("plan.models[]", "plan.model")  # a local one is an absolute path
 
 
 class ShownRun(RunFolder):
-    """The run in a folder, for a page that is shared.
-
-    Args:
-        path: The run folder.
-        anonymous: Whether to hide names of local files and the command, too.
-    """
+    """The run in a folder, for a page that is shared; `anonymous` hides names of local files and the command, too."""
 
     def __init__(self, path: Path | str, anonymous: bool = False) -> None:
         super().__init__(path)
@@ -84,10 +80,16 @@ class ShownRun(RunFolder):
         if self.anonymous:
             files |= {f"plan.{name}" for name in manifest.get("own_words", _EARLIER_WORDS)}
         renamed: dict[str, str] = {}
-        shown = _with_files(manifest, "", files, self.anonymous, renamed)
-        if not self.anonymous:
+        shown = leaves_changed(manifest, lambda value, name: _setting(value, name, files, self.anonymous, renamed))
+        if not renamed:
             return shown
-        return {key: _replaced(value, renamed) if key in _TELL_OF_FILES else value for key, value in shown.items()}
+        longest_first = sorted(renamed, key=len, reverse=True)
+        pattern = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(?![\w-])")
+
+        def replaced(value: Any, name: str) -> Any:
+            return pattern.sub(lambda found: renamed[found[1]], value) if isinstance(value, str) else value
+
+        return {key: leaves_changed(one, replaced) if key in _TELL_OF_FILES else one for key, one in shown.items()}
 
     @cached_property
     def tables(self) -> Tables:
@@ -138,15 +140,8 @@ def _named_columns(frame: pd.DataFrame) -> list[str]:
     return [column for column in ("model", "model_a", "model_b", "task") if column in frame]
 
 
-def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, renamed: dict[str, str]) -> Any:
-    """The value of the entry `name` with all settings in `files` renamed; `renamed` collects the changes."""
-    if isinstance(value, dict):
-        return {
-            key: _with_files(inner, f"{name}.{key}".removeprefix("."), files, anonymous, renamed)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_with_files(inner, f"{name}[]", files, anonymous, renamed) for inner in value]
+def _setting(value: Any, name: str, files: Collection[str], anonymous: bool, renamed: dict[str, str]) -> Any:
+    """The setting `name`, renamed if it is in `files`; if anonymous, `renamed` collects the changes."""
     if name in _MODELS and isinstance(value, str) and _ABSOLUTE.match(value):
         return "…" if anonymous else name_of(value)
     if name not in files or not isinstance(value, str) or not value or value.startswith(_BUILT_IN):
@@ -156,18 +151,6 @@ def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, 
     words = [word for word in re.split(r"[._\[\]]+", name) if word not in ("plan", "options", "name", "")]
     renamed |= {text: " ".join(words) for file in value.split(",") for text in (value, file, name_of(file))}
     return " ".join(words)
-
-
-def _replaced(value: Any, renamed: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _replaced(inner, renamed) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_replaced(inner, renamed) for inner in value]
-    if not isinstance(value, str) or not renamed:
-        return value
-    longest_first = sorted(renamed, key=len, reverse=True)
-    pattern = rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(?![\w-])"
-    return re.sub(pattern, lambda found: renamed[found[1]], value)
 
 
 # Sentences on how a study's corpus was split, and which test sentences its models could have seen.
@@ -268,10 +251,7 @@ def claim_groups(
 ) -> list[dict[str, Any]]:
     """Group the claims by section ("" if the page has no such section), in the order of the sections.
 
-    Args:
-        findings: All claims.
-        sections: Sections of the page.
-        headings: All possible sections, in order.
+    `sections` are those of the page, `headings` all possible ones, in order.
     """
     shown = {figure.id: section.id for section in sections for figure in section.figures}
     present = {section.id for section in sections}

@@ -23,7 +23,7 @@ from infoflow.heads import (
 )
 from infoflow.models import Model
 
-from ._embedding import asset, check_replaceable, closed, environment, packed, packed_json, policy, style
+from ._embedding import asset, check_replaceable, closed, environment, packed, policy, style
 from ._theme import Series
 from .heads._statistics import kind_label
 from .representations._words import words_payload
@@ -231,7 +231,6 @@ def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
     path = check_view_path(path)
     if table.empty:
         raise UserError(f"These words have no neighbours in {model}: none of them occurs in the corpus as one token.")
-    words = words_payload([(Series(key=model, label=model, slot=0), table.assign(model=model))])
+    words, _ = words_payload([(Series(key=model, label=model, slot=0), table.assign(model=model))])
     scripts = [closed(asset(name)) for name in _SCRIPTS]
-    content = {"packed": packed_json(words.live), "still": words.still, "live": words.live}
-    return _written(_page("word_view.html.jinja", scripts, "words.css", model=model, words=content), path)
+    return _written(_page("word_view.html.jinja", scripts, "words.css", model=model, words=words), path)

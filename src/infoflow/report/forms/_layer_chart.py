@@ -265,23 +265,17 @@ def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Span:
     return _Span(0.0 if 0 <= low < 0.3 * high else low - margin, high + margin, holds)
 
 
-class PanelScales(NamedTuple):
-    """The scales of panels side by side, and the caption's note about them."""
-
-    shared: tuple[float, float] | None  # None if each panel has its own
-    note: str
-
-
 def panel_scales(
     tables: Iterable[pd.DataFrame], note: str, bounds: tuple[float, float] = ANY, zero: float = math.inf
-) -> PanelScales:
-    """One scale for all panels, or none if one panel spans more than five times another; see `shared_range`."""
+) -> tuple[tuple[float, float] | None, str]:
+    """One scale for all panels, or None if one spans more than five times another, and the caption's note about it.
+
+    See `shared_range`.
+    """
     tables = [table for table in tables if len(table)]
     spans = [high - low for low, high in (shared_range(table, bounds, zero) for table in tables)]
-    note = scale_note(spans, note)
-    if free_scales(spans):
-        return PanelScales(None, note)
-    return PanelScales(shared_range(pd.concat(tables, ignore_index=True), bounds, zero), note)
+    shared = None if free_scales(spans) else shared_range(pd.concat(tables, ignore_index=True), bounds, zero)
+    return shared, scale_note(spans, note)
 
 
 def shared_range(table: pd.DataFrame, bounds: tuple[float, float] = ANY, zero: float = math.inf) -> tuple[float, float]:

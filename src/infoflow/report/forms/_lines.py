@@ -188,17 +188,8 @@ def named_lines(
 ) -> dict[str, Any]:
     """Draw the lines of `rows` at `at`, with their names above the picture.
 
-    Args:
-        rows: As in `lines`.
-        at: The encodings `x` and `y`.
-        found: The lines: each with key, label, color, dash and shape.
-        height: Height of the picture.
-        field: The column with their keys.
-        mark: Mark before each name.
-        beneath: Layers drawn first.
-        above: Layers drawn last.
-        names: Names of the other layers.
-        how: As in `lines`.
+    Each of the lines in `found` has key (in the column `field`), label, color, dash and shape; `mark` is before its
+    name. `beneath` and `above` are further layers, with their `names`; `how` is as in `lines`.
     """
     drawn = lines(rows, at, looks_of(found, field), **how)
     stated = [*((mark, one.label, one.color) for one in found), *names]

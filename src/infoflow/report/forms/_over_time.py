@@ -85,10 +85,8 @@ class TimeAxis:
     def placed(self, rows: pd.DataFrame, series: str = "", **fields: str) -> Layer:
         """Add fields to the rows that place columns of updates on the clock of the figure's axis.
 
-        Args:
-            rows: Rows of `series`, or rows with that column.
-            series: The line.
-            fields: Field → column of updates; a field of the same name replaces the column.
+        `rows` are those of `series`, or have that column. `fields`: field → column of updates; a field of the same name
+        replaces the column.
         """
         columns = dict.fromkeys(fields.values())
         parts = [(series, rows)] if series else rows.groupby("series", sort=False)
@@ -259,7 +257,6 @@ def time_lines(
     """Lines of `value` by `update` with bands, a dot at the page's current checkpoint, and names at their ends.
 
     Args:
-        axis: The time axis.
         rows: With the columns series, update, value, low, high and seeds.
         y: The axis of values (see `amount`), with its domain.
         look: The optional encodings `color` and `strokeDash`.

@@ -40,10 +40,8 @@ def strength(estimate: Estimate) -> float:
 def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) -> list[Card]:
     """The cards, in the report's order; if no measure has one, cards with the answers of the first figures.
 
-    Args:
-        tables: The run's tables.
-        figures: The figures on the page; each card links to one.
-        dull: Lines with models that have not learned their task, drawn in grey.
+    Each card links to one of the `figures` on the page. `dull`: lines with models that have not learned their task,
+    drawn in grey.
     """
     found = []
     every, ids = card_measures(tables), {figure.id for figure in figures}

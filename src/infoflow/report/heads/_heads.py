@@ -88,17 +88,13 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     groups: Any = frame.groupby(["series", "kind", "order", "removed"], sort=False)
     for (series, kind, order, removed), own in groups:
         samples = Samples.of(mean_of_draws(own) if order == "random" else own)
-        estimate, paired = samples.estimate(), (samples - whole[series, kind]).estimate()
-        value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
-        change = paired.value, paired.low, paired.high
+        level, change = samples.estimate(), (samples - whole[series, kind]).estimate()
         name = _RANDOM if order == "random" else _ORDERS[order].label if order in _ORDERS else order
         heads = own["heads"].iloc[0] if "heads" in own else None
-        rows.append(
-            {"series": series, "kind": kind, "order": order, "name": name, "removed": float(removed), "heads": heads,
-             "value": float(value), "low": float(low), "high": float(high), "seeds": int(seeds),
-             **dict(zip(_CHANGE, map(float, change), strict=True))}
-        )  # fmt: skip
-    return pd.DataFrame(rows).sort_values(["series", "kind", "order", "removed"])
+        values = (level.value, level.low, level.high, level.seeds, change.value, change.low, change.high)
+        rows.append((series, kind, order, name, float(removed), heads, *values))
+    columns = ["series", "kind", "order", "name", "removed", "heads", "value", "low", "high", "seeds", *_CHANGE]
+    return pd.DataFrame(rows, columns=columns).sort_values(["series", "kind", "order", "removed"])
 
 
 def _whole(own: pd.DataFrame) -> Samples:

@@ -16,7 +16,7 @@ from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import amount, by_key, color_of, finished, tips
 from ..forms._lines import level, points
-from ._statistics import Statistic, head_name, head_statistics, kind_label
+from ._statistics import KEYS, Statistic, head_name, head_statistics, kind_label
 
 HEAD_IMPORTANCE = Method(
     id="head-importance",
@@ -33,7 +33,6 @@ HEAD_IMPORTANCE = Method(
 
 _CROWDED = 0.12  # share of the largest size: a linear scale would clump heads together if half of them are below it
 _LEAST = 0.003  # share of the largest size: anything smaller is negligible, and lies next to 0
-KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
     "encoder self-attention": "circle",
     "decoder self-attention": "square",

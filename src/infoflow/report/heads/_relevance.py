@@ -26,9 +26,9 @@ from .._theme import Series
 from ..forms._chart import CONTROL, NAME, by_key, finished, tips
 from ..forms._marks import Constant, Layer, draw
 from ..forms._rows import cells, squares
-from ._matter import KEYS, named_by, rank_correlation
+from ._matter import named_by, rank_correlation
 from ._roles import FUNCTION_COLORS, NO_FUNCTION, chance_note, function_legend, held_functions, trained_roles
-from ._statistics import Statistic, head_statistics
+from ._statistics import KEYS, Statistic, head_statistics
 
 _METHOD = Method(
     id="head-functions",

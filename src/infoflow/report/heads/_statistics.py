@@ -42,7 +42,7 @@ def kind_label(stack: str, kind: str) -> str:
     return KINDS.get((stack, kind), f"{stack} {kind}-attention")
 
 
-_KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
+KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _OFFSETS = {-1: "previous token", 1: "next token", 0: "itself"}
 GROUPS = ("how sharply", "where", "roles", "does it matter")
 
@@ -128,7 +128,7 @@ def _relations(frame: pd.DataFrame) -> _Found:
     convention = "voita" if "voita" in conventions else sorted(conventions)[0]
     own = frame[(frame["convention"] == convention) & ~frame["relation"].isin(["root", "punct", "all"])]
     own = own.assign(margin=own["value"] - own["baseline"]).dropna(subset="margin")
-    best = own.sort_values("margin").drop_duplicates(_KEYS, keep="last")
+    best = own.sort_values("margin").drop_duplicates(KEYS, keep="last")
     if best.empty:  # all relations have too few edges
         return
     notes = best["relation"].astype(str) + ", " + best["direction"].astype(str)

@@ -272,7 +272,7 @@ def _likeness_figure(
         notes.append(f"{of}{interval_note(tables[likeness, _PLAIN], likeness.counted)} {_left_out(rows)}")
     if not tables:
         return None
-    scales = panel_scales(tables.values(), "Panels share one scale.")
+    y_range, scale = panel_scales(tables.values(), "Panels share one scale.")
     return ReportFigure(
         id=figure.id,
         question=figure.question,
@@ -280,12 +280,12 @@ def _likeness_figure(
         words=" ".join(filter(None, words)),
         panels=[
             Panel.of(
-                LayerChart(table=table, series=series, y_range=scales.shared, **_likeness_axis(likeness, panel)),
+                LayerChart(table=table, series=series, y_range=y_range, **_likeness_axis(likeness, panel)),
                 f"{likeness.noun.partition(' ')[2]}, {panel}" if several else panel,
             )
             for (likeness, panel), table in tables.items()
         ],
-        caption=f"{' '.join(notes)} {scales.note} Controls are means over models.{sample_note(frame)}",
+        caption=f"{' '.join(notes)} {scale} Controls are means over models.{sample_note(frame)}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the top. Corrected: minus the same for random words, which is "
             "also high in a narrow space.",

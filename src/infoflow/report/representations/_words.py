@@ -1,6 +1,5 @@
 """Static or contextual: neighbours of a word's own vector, and of its occurrences in sentences."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,20 +20,11 @@ from ..forms._lines import SHARE
 SHOWN_WORDS, SHOWN_NEIGHBOURS, SHOWN_LAYERS = 16, 3, 5
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class WordPayload:
-    """The neighbours of some words in one or more models."""
+def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The words whose occurrences differ most at the highest layers, over all models, and the shown rows.
 
-    live: dict[str, Any]  # texts, words, lines; neighbours by line, layer and word
-    still: dict[str, Any]  # the first word of the first line with layers, in its highest layer
-    rows: pd.DataFrame  # the shown rows
-
-
-def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
-    """The words whose occurrences differ most at the highest layers, over all models.
-
-    Args:
-        models: Each line with the `word_neighbours` of one of its models.
+    `models` are lines, each with the `word_neighbours` of one of its models. `live`: texts, words, lines, and neighbours
+    by line, layer and word; `packed`: the same; `still`: the first word of the first line with layers, in its highest.
     """
     words = most_disagreement(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
     kept = [(series, _shown(rows, words)) for series, rows in models]
@@ -48,11 +38,9 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
         context.append([[_in_context(inside, layer, word, texts) for word in words] for layer in layers])
     live = {"texts": list(texts), "words": words, "lines": lines, "static": static, "context": context}
     first = next((index for index, line in enumerate(lines) if line["layers"]), None)
-    return WordPayload(
-        live={**live, "first": first},
-        still=_still(live, first),
-        rows=pd.concat([rows.assign(series=series.label) for series, rows in kept], ignore_index=True),
-    )
+    live["first"] = first
+    shown = pd.concat([rows.assign(series=series.label) for series, rows in kept], ignore_index=True)
+    return {"packed": packed_json(live), "still": _still(live, first), "live": live}, shown
 
 
 def most_disagreement(rows: pd.DataFrame) -> list[str]:
@@ -167,7 +155,7 @@ def words_section(tables: ModelTables) -> Section | None:
 
 def _figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     drawn = _models(frame, models)
-    shown = words_payload(drawn)
+    payload, shown = words_payload(drawn)
     inside = frame[frame["layer"] > 0]
     table = curves(_disagreement(inside)) if len(inside) else None
     return ReportFigure(
@@ -188,10 +176,10 @@ def _figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
             "occurrences differ most.",
         ],
         method=_METHOD,
-        data=shown.rows.drop(columns=["replicates"], errors="ignore"),
+        data=shown.drop(columns=["replicates"], errors="ignore"),
         tables=(WORD_NEIGHBOURS.name,),
         template="words.html.jinja",
-        payload={"packed": packed_json(shown.live), "still": shown.still, "live": shown.live},
+        payload=payload,
     )
 
 
