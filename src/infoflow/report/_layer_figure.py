@@ -239,7 +239,12 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
             for panel in figure.panels
         ]
         first = next(iter(figures.values()))
-        joined = replace(first, panels=panels, caption=caption, data=_stacked(figures, "run"))
+        joined = replace(
+            first,
+            panels=panels,
+            caption=caption,
+            data=stacked({name: one.data for name, one in figures.items()}, "run"),
+        )
     answer = [f"{name}: {' '.join(figure.answer)}" for name, figure in figures.items()]
     return replace(joined, answer=answer)
 
@@ -265,9 +270,5 @@ def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> R
             *(panel for panel in first.panels if panel.form is None),
         ],
         caption=caption,
-        data=_stacked(figures, column),
+        data=stacked({name: one.data for name, one in figures.items()}, column),
     )
-
-
-def _stacked(figures: Mapping[str, ReportFigure], column: str) -> pd.DataFrame:
-    return pd.concat([one.data.assign(**{column: name}) for name, one in figures.items()], ignore_index=True)

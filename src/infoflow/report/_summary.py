@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,16 +138,13 @@ def verdict_verb(verdict: str, count: int) -> str:
 
 def verdict_line(findings: list[ScorecardRow]) -> str:
     """How many claims hold, fail, and so on."""
-    counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
-    words = {
-        "undetermined": ("stays undetermined", "stay undetermined"),
-        "not testable here": ("cannot be tested here", "cannot be tested here"),
-    }
-    stated = {
-        verdict: words[verdict][count > 1] if verdict in words else verdict_verb(verdict, count)
-        for verdict, count in counts.items()
-    }
-    parts = [f"{count} {stated[verdict]}" for verdict, count in counts.items() if count]
+    counts = Counter(finding.verdict for finding in findings)
+    words = {"undetermined": ("stays undetermined", "stay undetermined"), UNTESTABLE: ("cannot be tested here",) * 2}
+    parts = [
+        f"{count} {words[verdict][count > 1] if verdict in words else verdict_verb(verdict, count)}"
+        for verdict in VERDICTS
+        if (count := counts[verdict])
+    ]
     claims = "claim was" if len(findings) == 1 else "claims were"
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
 

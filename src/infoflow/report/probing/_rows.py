@@ -227,19 +227,14 @@ def untrained_best(rows: pd.DataFrame, series: str) -> Samples | None:
     return None if best is None else held_out_at(rows, series, best.layer, trained=False)
 
 
-def layers_text(layers: Sequence[int]) -> str:
-    """`2`, `2 and 4`, `2 to 5`: integers in order."""
-    if len(layers) > 2 and list(layers) == list(range(layers[0], layers[-1] + 1)):
-        return f"{layers[0]} to {layers[-1]}"
-    return listed([str(layer) for layer in layers])
-
-
 def alike_text(best: Best) -> str:
     """Bracketed note on layers that do not clearly differ from the best; "" if there are none."""
     if not best.alike:
         return ""
     layers = sorted(best.alike)
-    return f" ({layers_text(layers)} {'does' if len(layers) == 1 else 'do'} not clearly differ)"
+    whole = len(layers) > 2 and layers == list(range(layers[0], layers[-1] + 1))
+    stated = f"{layers[0]} to {layers[-1]}" if whole else listed([str(layer) for layer in layers])
+    return f" ({stated} {'does' if len(layers) == 1 else 'do'} not clearly differ)"
 
 
 def ratio(upper: Samples, lower: Samples) -> Estimate:

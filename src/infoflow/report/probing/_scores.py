@@ -58,10 +58,6 @@ from ._trees import trees_figure
 
 AXIS = {"y_title": "accuracy", "baseline_name": "majority class", "bounds": SHARE, "controls": (CONTROL_TASK,)}
 _DESCRIBED = 5  # tasks with sentences of their own
-HOW_UNTRAINED = (
-    "The dashed grey line is a model of the same shape that was never trained: what a probe finds there comes from "
-    "the words themselves and from the shape of the network, not from training."
-)
 
 
 def accuracy_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -85,8 +81,9 @@ def accuracy_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: the share of test examples that a probe labels correctly "
             "from the vectors of this layer alone.",
-            f"{HOW_UNTRAINED} Dash and dots in grey: the control task, in which each word type has one random label. "
-            "Dotted: the most frequent label for all.",
+            "The dashed grey line is a model of the same shape that was never trained: what a probe finds there comes "
+            "from the words themselves and from the shape of the network, not from training. Dash and dots in grey: "
+            "the control task, in which each word type has one random label. Dotted: the most frequent label for all.",
             "A probe that does as well on the control task has memorised words: only accuracy above the control shows "
             "what the vectors hold. It would be surprising if an untrained model did as well in upper layers as a "
             "trained one.",

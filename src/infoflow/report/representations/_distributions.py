@@ -45,11 +45,15 @@ def distribution_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFi
     shapes = pd.concat(
         [_shapes(frame, series, metric) for metric in _METRICS for series in models.present(frame)], ignore_index=True
     )
-    panels = [
-        _panel(shapes, series, metric)
-        for metric in _METRICS
-        for series in models.present(shapes[shapes["metric"] == metric])
-    ]
+    panels = []
+    for metric, compared in shapes.groupby("metric", sort=False):
+        for series, own in models.each(compared):
+            seen = (
+                compared if metric == "cosine" else own
+            )  # cosines share one range; distances have one scale per model
+            span = (float(seen["low"].min()), float(seen["high"].max()))
+            form = _Ridges(rows=own, series=series, metric=str(metric), span=span)
+            panels.append(Panel.of(form, f"{series.label}: {_TITLES[str(metric)]}"))
     return ReportFigure(
         id="word-distances",
         question="How similar, and how far apart, are two random words?",
@@ -97,16 +101,6 @@ def _visible(rows: pd.DataFrame) -> pd.DataFrame:
     """One shape's bins without the nearly empty ones at both ends, except the first on each side."""
     seen = np.flatnonzero(rows["share"] > _VISIBLE)
     return rows.iloc[max(seen[0] - 1, 0) : seen[-1] + 2] if len(seen) else rows.head(0)
-
-
-def _panel(shapes: pd.DataFrame, series: Series, metric: str) -> Panel:
-    compared = shapes[shapes["metric"] == metric]
-    own = compared[compared["series"] == series.key]
-    # Cosines share one range over all panels; distances have one scale per model.
-    seen = compared if metric == "cosine" else own
-    span = (float(seen["low"].min()), float(seen["high"].max()))
-    form = _Ridges(rows=own, series=series, metric=metric, span=span)
-    return Panel.of(form, f"{series.label}: {_TITLES[metric]}")
 
 
 @final

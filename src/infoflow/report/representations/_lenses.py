@@ -161,7 +161,7 @@ def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> int:
     """The first layer from which the divergence stays below half of the baseline, including its interval."""
     key = f"{owner.key}{JOIN}{lens}"
     layers = layers_of(frame, key)
-    base = float(frame[frame["owner"] == owner.key]["baseline"].mean())
+    base = float(frame.loc[frame["owner"] == owner.key, "baseline"].mean())
     at = [samples_at(frame, key, layer).estimate() for layer in layers]
     near = [(one.high if one.has_interval else one.value) < base / 2 for one in at]
     return layers[max((index + 1 for index, is_near in enumerate(near) if not is_near), default=0)]

@@ -23,8 +23,8 @@ SHOWN_WORDS, SHOWN_NEIGHBOURS, SHOWN_LAYERS = 16, 3, 5
 def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> tuple[dict[str, Any], pd.DataFrame]:
     """The words whose occurrences differ most at the highest layers, over all models, and the shown rows.
 
-    `models` are lines, each with the `word_neighbours` of one of its models. `live`: texts, words, lines, and neighbours
-    by line, layer and word; `packed`: the same; `still`: the first word of the first line with layers, in its highest.
+    `models` are lines, each with the `word_neighbours` of one of its models. `live`: texts, words, lines, neighbours by
+    line, layer and word; `packed`: the same; `still`: the first word of the first line with layers, in its highest.
     """
     words = most_disagreement(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
     kept = [(series, _shown(rows, words)) for series, rows in models]

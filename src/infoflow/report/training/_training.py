@@ -88,7 +88,7 @@ _METRICS = {
 
 def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
     table = _score_table(scores, models)
-    metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
+    shown = [(metric, own) for name, metric in _METRICS.items() if len(own := table[table["metric"] == name])]
     seeds = int(table["seeds"].max())
     bars = f"means over {seeds} seeds with 95% intervals over seeds and sentences"
     bars = bars if seeds > 1 else f"values with 95% intervals over sentences, {HOLLOW}"
@@ -96,20 +96,12 @@ def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
     signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
     return Drawn(
         data=table,
-        panels=[
-            Panel(
-                spec=_score_chart(table[table["metric"] == name], models, _METRICS[name].bounds),
-                title=_METRICS[name].title,
-            )
-            for name in metrics
-        ],
-        answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
-        words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
+        panels=[Panel(spec=_score_chart(own, models, one.bounds), title=one.title) for one, own in shown],
+        answer=[_score_sentence(own, one) for one, own in shown],
+        words=_score_words(shown[0][1], shown[0][0]),
         caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
         f"({int(table['count'].median()):,} tokens or sentences).{signature}",
-        facts={
-            "references": "; ".join(f"{one.reference} for {one.label}" for one in (_METRICS[name] for name in metrics))
-        },
+        facts={"references": "; ".join(f"{one.reference} for {one.label}" for one, _ in shown)},
     )
 
 
@@ -127,9 +119,8 @@ def _score_table(scores: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     return table.sort_values("series", key=lambda keys: keys.map(order), kind="stable")
 
 
-def _score_words(table: pd.DataFrame, name: str) -> str:
+def _score_words(table: pd.DataFrame, metric: _Metric) -> str:
     """Which models clearly beat the reference of the first score, by how much at least, and which do not."""
-    metric = _METRICS[name]
     ahead, unclear = [], []
     for row in table[table["group"] == "trained"].to_dict("records"):
         sign = -1 if metric.lower_is_better else 1
@@ -152,9 +143,8 @@ def _score_words(table: pd.DataFrame, name: str) -> str:
     return sentence(f"{said}; {behind}" if unclear else said)
 
 
-def _score_sentence(table: pd.DataFrame, name: str) -> str:
+def _score_sentence(table: pd.DataFrame, metric: _Metric) -> str:
     """Each model's score against its reference, then the untrained models'."""
-    metric = _METRICS[name]
     parts, unclear = [], []
     for row in table[table["group"] == "trained"].to_dict("records"):
         parts.append(f"{row['label']} {row['shown']} against {number(row['baseline'])}")
