@@ -96,8 +96,6 @@ def closed(script: str) -> str:
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-# Numbers in the page: base64 bytes that its script unpacks on demand.
-
 _MISSING = 65535
 
 
@@ -162,8 +160,6 @@ def _packed(html: str) -> str:
     script = f'<script type="text/plain">{packed_text(html)}</script>'
     return f'<div class="packed-figure"><p class="small">{_NOTE}</p>{script}</div>'
 
-
-# Which HTML files infoflow may replace: only its own.
 
 _MARK = b'<meta name="generator" content="infoflow '
 _HEAD = 4096  # bytes: the mark is among the first elements of every page

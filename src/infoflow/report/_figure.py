@@ -166,9 +166,6 @@ def _is_of(figure_id: str, known: str) -> bool:
     return figure_id == known or figure_id.startswith(f"{known}-")
 
 
-# Figures as data: question, reading guide and methods are declared next to the function that draws a run.
-
-
 class Drawn(NamedTuple):
     """The run-specific parts of a figure."""
 

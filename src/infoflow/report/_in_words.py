@@ -139,8 +139,6 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
-# The sentence above a figure's numbers: its highest and lowest lines, with those they do not clearly exceed.
-
 _NAMED = 3  # up to this number, candidates that do not clearly differ are named; more are counted
 
 
@@ -283,9 +281,6 @@ def by_answer(answers: Mapping[str, str], start: str = "") -> str:
 def sentence(text: str) -> str:
     """Add a capital letter and a full stop; "" stays empty."""
     return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-# Descriptions of a curve over training: its start and end, and when it was halfway.
 
 
 def ends_words(curve: pd.Series, unit: str = "", places: int | None = None) -> str:

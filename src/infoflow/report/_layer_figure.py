@@ -183,9 +183,6 @@ def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(converged=found.reindex(keys, fill_value=True).to_numpy(dtype=bool))
 
 
-# Figures of several architectures: layer charts get one panel per architecture, side by side on shared axes.
-
-
 def facets(
     section: Section, build: Callable[[ModelTables], Section | None], tables: ModelTables, others: list[ModelTables]
 ) -> tuple[Section, dict[str, str]]:
@@ -238,13 +235,8 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
             for name, figure in figures.items()
             for panel in figure.panels
         ]
-        first = next(iter(figures.values()))
-        joined = replace(
-            first,
-            panels=panels,
-            caption=caption,
-            data=stacked({name: one.data for name, one in figures.items()}, "run"),
-        )
+        data = stacked({name: figure.data for name, figure in figures.items()}, "run")
+        joined = replace(next(iter(figures.values())), panels=panels, caption=caption, data=data)
     answer = [f"{name}: {' '.join(figure.answer)}" for name, figure in figures.items()]
     return replace(joined, answer=answer)
 

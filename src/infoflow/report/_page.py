@@ -251,8 +251,6 @@ def _setting(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# Check early, before hours of work, that a command may write its run folder.
-
 _FOLDERS = ("tables", "models", "work")
 
 

@@ -153,8 +153,6 @@ def _setting(value: Any, name: str, files: Collection[str], anonymous: bool, ren
     return " ".join(words)
 
 
-# Sentences on how a study's corpus was split, and which test sentences its models could have seen.
-
 _RULES = {
     "near-duplicates": "no two parts share a source, a target, or near duplicates of either (equal words, or one word "
     "substituted, inserted or deleted where both sentences have four words or more)",
@@ -233,17 +231,10 @@ def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
 def settings(run: RunFolder) -> dict[str, list[tuple[str, str]]]:
     """Groups of settings: plan, corpus, software and hardware, time."""
     manifest = run.read()
-    timings = [(name, duration_text(float(seconds))) for name, seconds in manifest.get("timings", {}).items()]
-    groups = {
-        "Plan": flattened(manifest.get("plan", {})),
-        "Corpus": flattened(manifest.get("corpus", {})),
-        "Software and hardware": flattened(manifest.get("provenance", {})),
-        "Time": timings,
-    }
+    entries = {"Plan": "plan", "Corpus": "corpus", "Software and hardware": "provenance"}
+    groups = {name: flattened(manifest.get(entry, {})) for name, entry in entries.items()}
+    groups["Time"] = [(name, duration_text(float(seconds))) for name, seconds in manifest.get("timings", {}).items()]
     return {name: pairs for name, pairs in groups.items() if pairs}
-
-
-# The claims grouped by question, in the order of the page's sections.
 
 
 def claim_groups(

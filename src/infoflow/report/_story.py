@@ -8,6 +8,7 @@ import pandas as pd
 from altair.utils.schemapi import debug_mode
 
 from infoflow._subjects import provided
+from infoflow.findings import FINDINGS_TABLE
 from infoflow.foundation import UserError
 from infoflow.heads import HEAD_ROLES
 from infoflow.results import SUFFIX, TABLES, AmbiguousModels, RunFolder
@@ -16,7 +17,7 @@ from ._figure import Method, ReportFigure, Section
 from ._layer_figure import facets
 from ._model_selection import ModelSelection
 from ._model_tables import DAMAGE, ModelTables, kind_of, unless_damaged
-from ._summary import UNTESTABLE, ScorecardRow, scorecard
+from ._summary import UNTESTABLE, ScorecardRow, findings_of
 from .front_page._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
 from .notebook._own_table import own_figure
@@ -218,7 +219,9 @@ def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) ->
     if (rest := unless_damaged(further, None, "the further tables", left_out)) is not None:
         shown_sections.append(rest)
     figures = [figure for section in shown_sections for figure in section.figures]
-    findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
+    findings = unless_damaged(
+        lambda: findings_of(run.tables.get(FINDINGS_TABLE.name), figures), [], "the findings", left_out
+    )
     screen = unless_damaged(partial(first_screen, run, sources.tables, figures), None, "the front page", left_out)
     shown_sections = [_opened(section, screen, findings) for section in shown_sections]
     return Story(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.findings import FINDINGS, FINDINGS_TABLE
+from infoflow.findings import FINDINGS
 from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._figure import ReportFigure
@@ -116,13 +116,10 @@ def model_rows(run: RunFolder, models: ModelSelection) -> list[dict[str, Any]]:
     ]
 
 
-def scorecard(run: RunFolder, figures: list[ReportFigure]) -> list[ScorecardRow]:
-    """The findings with their numbers in words; [] if none were tested."""
-    return findings_of(run.tables[FINDINGS_TABLE.name], figures) if FINDINGS_TABLE.name in run.tables else []
-
-
-def findings_of(every: pd.DataFrame, figures: list[ReportFigure]) -> list[ScorecardRow]:
-    """The claims of a table of findings."""
+def findings_of(every: pd.DataFrame | None, figures: list[ReportFigure]) -> list[ScorecardRow]:
+    """The claims of a table of findings with their numbers in words; [] without a table."""
+    if every is None:
+        return []
     first = every.drop_duplicates("id")  # its first row covers the first architecture, at the end of training
     elsewhere = every.drop(first.index)
     return [

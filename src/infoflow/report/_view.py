@@ -86,18 +86,13 @@ def write_view(
 class Explored:
     """The live explorer's results for a sentence, in addition to its attention."""
 
-    state: str = ""
-    """Initial choices of the page, in the format of an address fragment after `#`."""
-    before: SentenceAttention | None = None
-    """The sentence's attention in the unchanged model."""
-    change_text: str = ""
-    """What was ablated, in words."""
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Further arrays by name: the change of every weight."""
+    state: str = ""  # initial choices of the page, in the format of an address fragment after `#`
+    before: SentenceAttention | None = None  # the sentence's attention in the unchanged model
+    change_text: str = ""  # what was ablated, in words
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)  # further ones by name: the change of every weight
+    # Answers by question: lens, relevance; single ablations of tokens and heads.
     answers: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """Answers by question: lens, relevance; single ablations of tokens and heads."""
-    effect: Mapping[str, Any] | None = None
-    """Effect of the change on predictions and representations."""
+    effect: Mapping[str, Any] | None = None  # effect of the change on predictions and representations
 
 
 def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:

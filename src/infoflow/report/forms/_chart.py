@@ -46,30 +46,14 @@ def finished(layers: list[Layer], height: int, **start: Any) -> dict[str, Any]:
     own parameters start with the values in `start`. Layers without rows are left out.
     """
     with datasets() as rows:
-        spec = _layered([layer for layer in layers if not (isinstance(layer.data, pd.DataFrame) and layer.data.empty)])
+        drawn = [layer for layer in layers if not (isinstance(layer.data, pd.DataFrame) and layer.data.empty)] or layers
+        spec = alt.layer(*drawn).to_dict(validate=False)
     if rows:
         spec["datasets"] = spec.get("datasets", {}) | rows
     values = {**start, "highlight": "", "at_layer": -1}
     params = [*spec.pop("params", []), *({"name": name, "value": value} for name, value in values.items())]
     size = {"height": height, "params": params, "width": "container"}
     return {**_lean(spec), **size, "config": vega_config(), "padding": PADDING}
-
-
-def _layered(charts: list[Layer]) -> dict[str, Any]:
-    """The specification of layered charts, as `alt.layer` makes it, but without three copies of each chart."""
-    if not all(type(chart) is alt.Chart and _plain(chart) for chart in charts):
-        return alt.layer(*charts).to_dict(validate=False)
-    context = {"top_level": False, "datasets": {}}
-    layers = [chart.to_dict(validate=False, context=context) for chart in charts]
-    spec: dict[str, Any] = {"layer": layers, "$schema": alt.SCHEMA_URL}
-    if charts[0].data is not alt.Undefined and all(chart.data is charts[0].data for chart in charts):
-        spec = {"data": [layer.pop("data") for layer in layers].pop(), **spec}
-    return spec | ({"datasets": context["datasets"]} if context["datasets"] else {})
-
-
-def _plain(chart: alt.Chart) -> bool:
-    """Whether the chart has no property that applies to the whole picture."""
-    return all(chart[name] is alt.Undefined for name in ("params", "width", "height", "view", "resolve", "name"))
 
 
 def _lean(spec: dict[str, Any]) -> dict[str, Any]:

@@ -46,8 +46,7 @@ class _Span(NamedTuple):
     high: float
     holds_baseline: bool
     inverted: bool = False
-    foot: int = 0
-    """Pixels at the lower edge for the convergence strip."""
+    foot: int = 0  # pixels at the lower edge for the convergence strip
 
     def reaching(self, value: float) -> "_Span":
         """Extend the range to include a value, unless that would squash the curves to less than a fifth."""
@@ -286,8 +285,6 @@ def shared_range(table: pd.DataFrame, bounds: tuple[float, float] = ANY, zero: f
     margin = 0.06 * (high - low) or 0.1
     return (low - margin if low else 0.0), high + margin
 
-
-# A value by layer with one line per frequency bin: the most frequent, middle and rarest in colour, others grey.
 
 _LABEL_GAP = 12.5  # pixels between direct labels
 _NAMES, _MARKS = ("frequent", "middle", "rare"), ("circle", "square", "triangle-up")

@@ -218,8 +218,6 @@ def _is_known(values: pd.Series) -> bool:
     return bool(np.isfinite(values.astype(float)).all()) and float(values.max()) > 0
 
 
-# Charts over training: lines by update, and layer × update cells.
-
 ROW_NAME = {
     "align": "left",
     "baseline": "bottom",

@@ -72,9 +72,6 @@ def interval_dots(
     return finished(layers, 12 + step * len(names))
 
 
-# Squares in rows and columns: stronger colours mean larger values; numbers appear where they fit.
-
-
 def squares(
     base: pd.DataFrame | Layer,
     x: Channel,

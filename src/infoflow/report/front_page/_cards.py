@@ -243,7 +243,7 @@ def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = (
         pair=pair,
         difference=_differ(trained, *pair) if pair else None,
         difference_beyond=_differ(beyond, *pair) if pair else None,
-        at=best_layers(frame) if measure.contrast == "best" else {},
+        at={key: best.key for key in trained if measure.contrast == "best" and (best := _best(frame, key))},
     )
 
 
@@ -255,12 +255,6 @@ def _best(frame: pd.DataFrame, key: str, trained: bool = True) -> Chosen[int] | 
     """A line's layer with the largest value on one half of the sentences, with all values on the other half."""
     layers = layers_of(frame[frame["trained"] == trained], key)
     return chosen({layer: samples_at(frame, key, layer, trained) for layer in layers})
-
-
-def best_layers(frame: pd.DataFrame) -> dict[str, int]:
-    """Each line's layer with the largest value."""
-    found = {str(key): _best(frame, str(key)) for key in dict.fromkeys(frame["series"])}
-    return {key: best.key for key, best in found.items() if best}
 
 
 def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool = True) -> Samples:

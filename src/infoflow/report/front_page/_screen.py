@@ -116,12 +116,11 @@ def _next_step(tables: ModelTables, seeds: int, scored: Learned | None, claims: 
                 "Train three seeds: claims that compare objectives need them, and intervals then cover initial weights."
             )
             return NextStep(text, "--seeds 0,1,2")
-        left = [(reason, count) for reason, count in claims.reasons if " in the plan" in reason] if claims else []
-        if not left:
-            return None
-        (reason, count), *_ = left
-        setting = reason.removeprefix("need ").removesuffix(" in the plan")
-        return NextStep(f"{count} more claims can be tested with a longer plan:", setting)
+        for reason, count in claims.reasons if claims else []:
+            if " in the plan" in reason:
+                setting = reason.removeprefix("need ").removesuffix(" in the plan")
+                return NextStep(f"{count} more claims can be tested with a longer plan:", setting)
+        return None
     if HEAD_ROLES.name in tables.names:
         return NextStep(
             "A role does not show that a head matters. Remove heads and see:", "infoflow prune MODEL --keep 50%"
@@ -148,13 +147,10 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     else:
         stated = [f"{seeds} seeds: bands cover initial weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
     models = entries_with_readers(run)
-    if "parameters" in models and len(models):
-        sizes = [float(size) for size in models["parameters"] if pd.notna(size)]
-        if sizes:
-            texts = list(dict.fromkeys(count_text(float(size)) for size in sorted(sizes)))
-            span = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-            small = "small models of " if max(sizes) < _SMALL else ""
-            stated.append(f"{small}{span} parameters")
+    if sizes := sorted(map(float, models["parameters"].dropna())) if "parameters" in models else []:
+        span = " to ".join(dict.fromkeys((count_text(sizes[0]), count_text(sizes[-1]))))
+        small = "small models of " if sizes[-1] < _SMALL else ""
+        stated.append(f"{small}{span} parameters")
     untrained = any(
         not bool(frame["trained"].all())
         for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name, PROBE_SCORES.name]).values()
@@ -181,11 +177,10 @@ def _verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
         [row for row in rows if row["verdict"] == name] for name in ("holds", "fails", "undetermined")
     )
     kinds = Counter(map(failure_kind, fails))
-    named = [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind] and kind != OTHER]
+    named = listed([f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind] and kind != OTHER])
+    how = f" ({named})" if named else ""
     parts = [f"✓ {len(holds)} {verdict_verb('holds', len(holds))}"] if holds else []
-    parts += [f"✗ {len(fails)} {verdict_verb('fails', len(fails))}{f' ({listed(named)})' if named else ''}"] * bool(
-        fails
-    )
+    parts += [f"✗ {len(fails)} {verdict_verb('fails', len(fails))}{how}"] if fails else []
     parts += [f"? {len(undetermined)} undetermined"] if undetermined else []
     return listed(parts)
 

@@ -149,7 +149,7 @@ def _path(line: Line, frame: _Frame) -> Markup:
 def _apart(lines: list[Line], frame: _Frame) -> list[tuple[Line, float]]:
     """Each line with the height of its label: at the line's end, moved until labels do not overlap."""
     wanted = sorted(lines, key=lambda line: frame.y(line.points[-1][1]))
-    heights = spread([frame.y(line.points[-1][1]) + 4 for line in wanted], _ROW, _HEIGHT - _BOTTOM + 4)
+    heights = spread([frame.y(line.points[-1][1]) + 4 for line in wanted], _ROW, float(_HEIGHT - _BOTTOM + 4))
     return list(zip(wanted, heights, strict=True))
 
 

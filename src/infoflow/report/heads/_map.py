@@ -43,9 +43,7 @@ def head_map_figure(
         return None
     every_role = trained_roles(frames)
     roles, limits = roles_by_place(every_role), {one.id: _limits(rows, one.id) for one in statistics}
-    grids = _grids(rows, statistics, limits, roles, models)
-    seed = min(grid["seed"] for grid in grids)
-    first = rows[(rows["statistic"] == statistics[0].id) & (rows["seed"] == seed) & rows["trained"]]
+    grids, first = _grids(rows, statistics, limits, roles, models)
     live = {
         "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
         "statistics": [_statistic_payload(rows, statistic, limits[statistic.id], models) for statistic in statistics],
@@ -72,9 +70,7 @@ def head_map_figure(
         payload={
             "live": {**live, "examples": {grid: tokens for grid, (tokens, _) in shown.items()}},
             "blocks": {grid: block for grid, (_, block) in shown.items()},
-            "first": {
-                grid["id"]: _first_values(first, grid) for grid in grids if grid["trained"] and grid["seed"] == seed
-            },
+            "first": first,
         },
     )
 
@@ -131,9 +127,12 @@ def _grids(
     limits: Mapping[str, tuple[float, float]],
     roles: dict[Place, dict[tuple[int, int], list[str]]],
     models: ModelSelection,
-) -> list[dict[str, Any]]:
-    """The heads of each model, control and kind of attention; numbers are quantised between the statistic's limits."""
-    grids = []
+) -> tuple[list[dict[str, Any]], dict[str, list[float | None]]]:
+    """The heads of each model, control and kind of attention; numbers are quantised between the statistic's limits.
+
+    Also the numbers that are visible without scripts: the first statistic of the first seed, by grid.
+    """
+    grids, first = [], {}
     for series, own in models.each(rows):
         for stack, kind in _kinds_of(own, series.key):
             of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
@@ -146,6 +145,10 @@ def _grids(
                 numbers = {
                     one.id: _cells(parts[one.id], one, limits[one.id], trained) for one in statistics if one.id in parts
                 }
+                if trained and seed == rows["seed"].min():
+                    part = parts.get(statistics[0].id)
+                    values = [math.nan] * (layers * heads) if part is None else part["value"]
+                    first[place["id"]] = [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
                 grids.append(
                     {
                         **place,
@@ -156,7 +159,7 @@ def _grids(
                         "statistics": numbers,
                     }
                 )
-    return grids
+    return grids, first
 
 
 def _by_statistic(grid: pd.DataFrame, layers: int, heads: int) -> dict[str, pd.DataFrame]:
@@ -172,16 +175,6 @@ def _cells(part: pd.DataFrame, statistic: Statistic, limits: tuple[float, float]
     cells: dict[str, Any] = {column: in_steps(part[column].to_numpy(float), *limits) for column in columns}
     notes = part["note"].fillna("").tolist() if "note" in part else []
     return cells | ({"notes": notes} if trained and any(notes) else {})
-
-
-def _first_values(rows: pd.DataFrame, grid: Mapping[str, Any]) -> list[float | None]:
-    """The numbers of a grid that are visible without scripts."""
-    stack, kind = grid["id"].split("/")[-2:]
-    own = rows[(rows["series"] == grid["series"]) & (rows["stack"] == stack) & (rows["kind"] == kind)]
-    index = pd.MultiIndex.from_product([range(grid["layers"]), range(grid["heads"])])
-    own = own.drop_duplicates(["layer", "head"]).set_index(["layer", "head"])
-    values = own["value"].astype(float).reindex(index)
-    return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
 
 
 def _limits(rows: pd.DataFrame, statistic: str) -> tuple[float, float]:

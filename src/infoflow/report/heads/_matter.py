@@ -11,7 +11,7 @@ from infoflow.heads import HEAD_IMPORTANCE as HEAD_IMPORTANCE_TABLE
 
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, Samples, both_extremes, estimate_text, extreme, listed, number, sentence
+from .._in_words import Candidate, Estimate, Samples, both_extremes, estimate_text, extreme, listed, number, sentence
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import amount, by_key, color_of, finished, tips
@@ -147,14 +147,13 @@ def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:
 
 
 def _agreement(pair: _Pair, series: list[Series]) -> str:
-    parts = []
-    for one in series:
-        estimate = pair.correlation(one.key).estimate()
-        if estimate.seeds:
-            parts.append(
-                f"{estimate_text(estimate) if estimate.has_interval else number(estimate.value, 2)} in {one.label}"
-            )
+    found = {one.label: pair.correlation(one.key).estimate() for one in series}
+    parts = [f"{correlation_text(estimate)} in {label}" for label, estimate in found.items() if estimate.seeds]
     return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be stated'}."
+
+
+def correlation_text(estimate: Estimate) -> str:
+    return estimate_text(estimate) if estimate.has_interval else number(estimate.value, 2)
 
 
 def _significant(frames: dict[str, pd.DataFrame], models: ModelSelection) -> list[str]:

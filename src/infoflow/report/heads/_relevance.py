@@ -26,7 +26,7 @@ from .._theme import Series
 from ..forms._chart import CONTROL, NAME, by_key, finished, tips
 from ..forms._marks import Constant, Layer, draw
 from ..forms._rows import cells, squares
-from ._matter import named_by, rank_correlation
+from ._matter import correlation_text, named_by, rank_correlation
 from ._roles import FUNCTION_COLORS, NO_FUNCTION, chance_note, function_legend, held_functions, trained_roles
 from ._statistics import KEYS, Statistic, head_statistics
 
@@ -134,8 +134,7 @@ def _agreement(table: pd.DataFrame, series: list[Series]) -> str:
         )
         if trained.seeds:
             before = f" (untrained {number(untrained.value, 2)})" if untrained.seeds else ""
-            value = estimate_text(trained) if trained.has_interval else number(trained.value, 2)
-            clauses.append(f"{value} in {one.label}{before}")
+            clauses.append(f"{correlation_text(trained)} in {one.label}{before}")
     return f"Rank correlation of relevance and confidence over heads: {listed(clauses) or 'unknown'}."
 
 

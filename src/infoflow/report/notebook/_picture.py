@@ -100,8 +100,6 @@ def folded(title: str, inside: Markup) -> Markup:
     return Markup("<details><summary>{}</summary>{}</details>").format(title, inside)
 
 
-# A chart as an `<img>`: an SVG with its own light and dark colours, and room for all labels.
-
 ONE_PANEL, SMALL_PANEL = 620, 330
 """Pixels of a single picture, and of one in a row."""
 _WIDE_LETTER = 0.62  # share of the font size: mean letter width in the widest common fonts (DejaVu Sans, Verdana)

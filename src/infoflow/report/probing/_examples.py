@@ -135,8 +135,6 @@ def _gaps(rows: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, Samp
     return found
 
 
-# Single examples: the layer from which a probe gets them right, in each model.
-
 _TASKS, _OF_TASK = 4, 6  # tasks, and examples per task
 _WORDS = 24  # words of a sentence; longer ones are cut around the span
 

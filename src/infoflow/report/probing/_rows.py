@@ -69,13 +69,10 @@ class Best(NamedTuple):
     """The layer that reads a task best in one model."""
 
     layer: int
-    estimate: Estimate
-    """Score on the half of the sentences that did not choose the layer."""
-    alike: tuple[int, ...]
-    """Other layers that do not clearly differ from it."""
+    estimate: Estimate  # score on the half of the sentences that did not choose the layer
+    alike: tuple[int, ...]  # other layers that do not clearly differ from it
     top: int
-    first: float
-    """Score on the half that chose it, used for comparisons with other layers."""
+    first: float  # score on the half that chose it, used for comparisons with other layers
 
 
 def task_label(name: str) -> str:

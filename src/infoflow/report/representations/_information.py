@@ -242,15 +242,13 @@ def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
     color, in_order = {"color": look.pop("color")}, {"order": "layer:Q"}
     tooltip = tips("layer:Q", "input:Q||.3f", "output:Q||.3f")
     shape, dash = {"shape": look["shape"]}, {"strokeDash": look["strokeDash"]}
+    label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
     layers = [
+        draw("line", untrained, CONTROL, at, in_order, point={"color": "var(--control)", "size": 16}),
+        draw("text", label, NAME, at, dy=13, color="var(--soft)", text="text:N"),
         *whiskers(trained, at, color, {"x": ("input_low", "input_high"), "y": ("output_low", "output_high")}),
         draw("line", trained, at, color, dash, in_order, strokeWidth=2, opacity=lit()),
         draw("point", trained, at, color, shape, filled=True, size=50, opacity=lit(), tooltip=tooltip),
         draw("text", trained, at, dx=10, dy=-8, fontSize=11, color="var(--ink)", text="layer:Q", opacity=lit()),
     ]
-    if len(untrained):
-        points = {"color": "var(--control)", "size": 16}
-        label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
-        layers.insert(0, draw("line", untrained, CONTROL, at, in_order, point=points))
-        layers.insert(1, draw("text", label, NAME, at, dy=13, color="var(--soft)", text="text:N"))
     return finished(layers, 250)
