@@ -151,14 +151,11 @@ def pack_figures(page: str, most: int = _MOST, smallest: int = _SMALLEST) -> str
     for figure in figures:
         if length <= most or len(figure[2]) < smallest:
             break
-        packed[figure.start()] = small = _packed(figure[2])
+        script = f'<script type="text/plain">{packed_text(figure[2])}</script>'
+        small = f'<div class="packed-figure"><p class="small">{_NOTE}</p>{script}</div>'
+        packed[figure.start()] = small
         length += len(small) - len(figure[2])
     return _FIGURE.sub(lambda figure: f"{figure[1]}{packed.get(figure.start(), figure[2])}{figure[3]}", page)
-
-
-def _packed(html: str) -> str:
-    script = f'<script type="text/plain">{packed_text(html)}</script>'
-    return f'<div class="packed-figure"><p class="small">{_NOTE}</p>{script}</div>'
 
 
 _MARK = b'<meta name="generator" content="infoflow '

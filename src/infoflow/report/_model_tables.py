@@ -82,7 +82,6 @@ class ModelTables:
 
     @property
     def names(self) -> list[str]:
-        """Names of all tables of the run."""
         return list(self._run.tables)
 
     def any_rows(self, name: str) -> pd.DataFrame | None:
@@ -106,7 +105,6 @@ class ModelTables:
         return [name for name in names if name in self._run.tables] if isinstance(names, list) else []
 
     def schema(self, name: str) -> TableSchema:
-        """The table's schema."""
         return self._run.tables.stored(name).schema
 
     def whole(self, name: str) -> pd.DataFrame | None:

@@ -163,7 +163,6 @@ class Sources:
 
     @classmethod
     def of(cls, run: RunFolder) -> "Sources":
-        """The sources of a run."""
         try:
             models = ModelSelection.of(run)
         except (KeyError, ValueError, TypeError) as error:

@@ -213,6 +213,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
     places = decimals(low, high, effect)
     known = math.isfinite(effect)
     id, verdict = str(row["id"]), str(row["verdict"])
+    control_name = row.get("control_name") or "control"
     trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
     reason, more = _first_sentence(str(row.get("reason") or ""), shorten=verdict == "not testable here")
     return ScorecardRow(
@@ -225,7 +226,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         interval=f"{number(low, places)} to {number(high, places)}" if known and math.isfinite(low) else "",
         unit=str(row.get("unit") or ""),
         threshold=f"{threshold:g}".replace("-", "−") if known and math.isfinite(threshold) else "",
-        control=_control_text(row, control, places) if known else "",
+        control=f"{control_name}: {number(control, places)}" if known and math.isfinite(control) else "",
         published=_published(row.get("published"), row.get("unit")),
         source=str(row.get("source") or ""),
         source_read=str(row.get("source_read") or ""),
@@ -240,11 +241,6 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         figure=_figure_of(id, str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )
-
-
-def _control_text(row: dict[str, Any], control: float, places: int) -> str:
-    name = row.get("control_name") or "control"
-    return f"{name}: {number(control, places)}" if math.isfinite(control) else ""
 
 
 def _published(value: Any, unit: Any) -> str:

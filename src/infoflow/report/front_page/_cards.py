@@ -18,6 +18,7 @@ from ._measures import Card, CardMeasure, card_measures, measured
 from ._spark import roles_card, spark
 
 CARDS = 3
+_UNCLEAR = "unclear in {line}"
 _EACH = 3  # up to this number, a sentence names every line
 
 HOW_CHOSEN = (
@@ -162,9 +163,6 @@ def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> 
     layers = max((layers_of(frame[frame["trained"]], line.key) for line in series), key=len)
     middle = layers[len(layers) // 2]
     return {"first": layers[0], "last": layers[-1], "middle": middle, "reached": reached(measure, layers)}
-
-
-_UNCLEAR = "unclear in {line}"
 
 
 def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:

@@ -216,14 +216,10 @@ def _text(row: dict) -> str:
     claim = str(row["claim"]).rstrip(".")
     low, high, value = (float(row[name]) for name in ("low", "high", "effect"))
     places = decimals(low, high, value)
-    unit = _unit(str(row.get("unit") or ""))
+    unit = str(row.get("unit") or "")
+    unit = f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""  # brackets for units such as 1 − PWCCA
     words = f" ({kind})" if (kind := kind_text(row)) else ""
     return f"“{claim}” fails here{words}: {number(value, places)}{unit}, threshold {number(float(row['threshold']))}"
-
-
-def _unit(unit: str) -> str:
-    """The unit as it follows a number; units that begin with a digit, such as 1 − PWCCA, get brackets."""
-    return f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""
 
 
 def _reason(text: str) -> str:

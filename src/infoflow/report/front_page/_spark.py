@@ -168,7 +168,11 @@ _BAR, _BARS_LEFT, _BARS_RIGHT = 21, 132, 12  # pixels per role, and at the sides
 def roles_card(tables: ModelTables) -> Card | None:
     """The card of a run with the table `head_roles`; None without it."""
     roles = tables.of_run(HEAD_ROLES.name)
-    if roles is None or (best := _best(roles)).empty:
+    if roles is None:
+        return None
+    scores = roles.dropna(subset=["held_out"]).sort_values(["holds", "held_out"], ascending=False)
+    best = scores.drop_duplicates("role").head(_ROWS)  # held roles and high scores first
+    if best.empty:
         return None
     held = roles[roles["holds"]]
     places = ["stack", "kind", "layer", "head"]
@@ -201,12 +205,6 @@ def _kind(role: str) -> str:
     return "positional" if role.startswith("positional") else "syntactic" if "→" in role else role
 
 
-def _best(roles: pd.DataFrame) -> pd.DataFrame:
-    """The best head of each role, held ones and high scores first."""
-    scores = roles.dropna(subset=["held_out"]).sort_values(["holds", "held_out"], ascending=False)
-    return scores.drop_duplicates("role").head(_ROWS)
-
-
 def _bars(best: pd.DataFrame, color: str, description: str) -> Markup:
     """A bar from 0 to 1 per role with its interval; a tick is the limit for holding the role."""
 
@@ -216,11 +214,10 @@ def _bars(best: pd.DataFrame, color: str, description: str) -> Markup:
     line = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="{}" stroke-width="{}"/>')
     parts = []
     for place, row in enumerate(best.to_dict("records")):
-        y = _BAR * place + 13
+        y, name = _BAR * place + 13, _NAMES.get(row["role"], row["role"]).replace("dependent", "dep")
+        head = escape(f"{name} {row['layer']}.{row['head']}")
         parts += [
-            Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
-                _BARS_LEFT - 6, y + 4, escape(_short(row))
-            ),
+            Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(_BARS_LEFT - 6, y + 4, head),
             line.format(x(0), x(row["held_out"]), y, y, color if row["holds"] else "var(--control)", 7),
             line.format(x(row["held_out_low"]), x(row["held_out_high"]), y, y, "currentColor", 1.5),
             line.format(x(row["limit"]), x(row["limit"]), y - 7, y + 7, "currentColor", 1),
@@ -231,9 +228,3 @@ def _bars(best: pd.DataFrame, color: str, description: str) -> Markup:
     return Markup('<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         _WIDTH, base + 4, description, Markup("").join(parts)
     )
-
-
-def _short(row: dict) -> str:
-    """`previous token 0.2`: the role and its head, as layer.head."""
-    name = _NAMES.get(row["role"], row["role"]).replace("dependent", "dep")
-    return f"{name} {row['layer']}.{row['head']}"

@@ -144,14 +144,20 @@ def _chart(
     alone, retrained = own.loc[own["which"] == "block"], own.loc[own["retrained"] > 0]
     grey = _from_nothing(control.loc[control["which"] == "upper"])
     tooltip = tips("series:N|model", "closed:Q|upper blocks closed", f"value:Q|{shown.label}|.3f")
+    alone_tips = tips("series:N|model", "block:Q|block alone", f"value:Q|{shown.label}|.3f")
+    cross = {"shape": "cross", "size": 46, "filled": True, "color": color_of(series), "opacity": lit(0.75)}
+    retrained_tips = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{shown.label}|.3f")
+    diamond, look = {"shape": "diamond", "size": 95, "filled": True}, {"color": color_of(series), "opacity": lit()}
+    further = _lean(retrained)
     layers = [
         level(0.0, BASELINE, y=at["y"]),
         *control_lines(_lean(grey), at, band=0),
         *lines(_lean(upper), at, looks_of(series), width=2, size=34, touch=0, tooltip=tooltip),
-        _alone(_lean(alone.assign(block=alone["number"])), at, series, shown),
-        *_retrained(_lean(retrained), at, series, shown),
+        draw("point", _lean(alone.assign(block=alone["number"])), at, cross, tooltip=alone_tips),
+        draw("rule", further, look, strokeWidth=2, x=at["x"], y="low:Q", y2="high:Q"),
+        draw("point", further, at, look, diamond, tooltip=retrained_tips),
+        *_named(grey, at, series, ends),
     ]
-    layers += _named(grey, at, series, ends)
     names = [("●–", "upper blocks", "var(--soft)")]
     names += [("✚", "one block alone", "var(--soft)")] * bool(len(alone))
     names += [("◆", "all, retrained", "var(--soft)")] * bool(len(retrained))
@@ -180,19 +186,6 @@ def _from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.drop_duplicates(["series", "closed"])
     starts = rows.drop_duplicates("series").assign(closed=0.0, value=0.0, low=0.0, high=0.0)
     return pd.concat([starts, rows]).sort_values(["series", "closed"])
-
-
-def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> Layer:
-    tooltip = tips("series:N|model", "block:Q|block alone", f"value:Q|{shown.label}|.3f")
-    look = {"shape": "cross", "size": 46, "filled": True, "color": color_of(series), "opacity": lit(0.75)}
-    return draw("point", rows, at, look, tooltip=tooltip)
-
-
-def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> list[Layer]:
-    look = {"color": color_of(series), "opacity": lit()}
-    tooltip = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{shown.label}|.3f")
-    ends = draw("rule", rows, look, strokeWidth=2, x=at["x"], y="low:Q", y2="high:Q")
-    return [ends, draw("point", rows, at, look, shape="diamond", size=95, filled=True, tooltip=tooltip)]
 
 
 def _sentences(curves: pd.DataFrame, models: ModelSelection) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ class Statistic:
     margin: bool = False  # colours show the value minus its baseline
 
 
+_sharpness = partial(Statistic, control="uniform attention", group="how sharply")
+_worth = partial(Statistic, group="does it matter")
 _Found = Iterator[tuple[pd.DataFrame, Statistic]]
 """Rows, and their statistic."""
 
@@ -90,10 +93,6 @@ def _confidence(frame: pd.DataFrame) -> _Found:
 def _entropy(frame: pd.DataFrame) -> _Found:
     about, top = "how widely attention spreads over the sentence", _top(frame["value"])
     yield frame, _sharpness(id="entropy", label="entropy", unit="nats", explanation=about, top=top)
-
-
-def _sharpness(**facts: Any) -> Statistic:
-    return Statistic(control="uniform attention", group="how sharply", **facts)
 
 
 def _positional(frame: pd.DataFrame) -> _Found:
@@ -238,10 +237,6 @@ def _ablation(frame: pd.DataFrame) -> _Found:
         how = {"unit": {"loss": "nats", "bleu": "points"}.get(metric, ""), "control": "the mean head", "signed": True}
         one = _worth(id=f"ablation-{metric}", label=label, explanation=about, top=_top(own["value"], True), **how)
         yield own.assign(note=_significance(own)), one
-
-
-def _worth(**facts: Any) -> Statistic:
-    return Statistic(group="does it matter", **facts)
 
 
 def _significance(frame: pd.DataFrame) -> pd.Series:

@@ -19,7 +19,7 @@ from .._drawing import PIXELS_PER_INCH, javascript, paper_svg, png_of
 from .._embedding import closed, embedded, environment
 from .._figure import Panel
 from .._figure import ReportFigure as Content
-from .._files import check_columns, check_width, encoded
+from .._files import check_size, encoded
 from .._layer_figure import side_by_side
 from .._theme import DARK, LIGHT, coloured, css_variables, vega_config
 from ._picture import ONE_PANEL, SMALL_PANEL, in_theme, lighter_png, paragraphs, picture, shorter, table_html
@@ -130,8 +130,7 @@ class Figure:
         kind = path.suffix.lower().removeprefix(".")
         if kind not in ("svg", "png", "pdf", "html"):
             raise UserError(f"A file name must end in .svg, .png, .pdf or .html, such as figure.pdf. Got {path.name}.")
-        check_width(width)
-        check_columns(columns, width)
+        check_size(width, columns)
         page = kind == "html"
         content = self.live().page().encode() if page else encoded(paper_svg(self._drawn, width, columns), kind)
         with atomic_write(path) as temporary:

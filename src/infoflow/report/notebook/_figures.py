@@ -57,11 +57,7 @@ class Figures(Mapping[str, Figure]):
         return sum(1 for _ in self)
 
     def __contains__(self, key: object) -> bool:
-        try:
-            self[str(key)]
-        except UserError:
-            return False
-        return True
+        return self.get(str(key)) is not None
 
     def get(self, key: str, default: Figure | None = None) -> Figure | None:  # type: ignore[override]
         try:
@@ -115,8 +111,8 @@ class Figures(Mapping[str, Figure]):
         drawn = list(self.questions) or [name for heading, _ in sections() for name in heading.names.values()]
         near = nearest(str(key), drawn)
         known = any(key in heading.names.values() for heading, _ in sections())
-        why = "its tables hold nothing for it" if known else ""
-        got = f"{self.run.path.name} has no figure {key!r}{f': {why}' if why else ''}."
+        why = ": its tables hold nothing for it" if known else ""
+        got = f"{self.run.path.name} has no figure {key!r}{why}."
         return f"{got} Nearest: {', '.join(near)}. All of them: list(run.figures)."
 
     def _repr_html_(self) -> str:

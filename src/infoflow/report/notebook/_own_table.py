@@ -141,14 +141,10 @@ def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
     keys = {column.name for column in KEYS}
     known = {*_ESTIMATE, *_AXES, *CLOCKS, *keys, "series", "same_as"}
     further = [name for name in rows if name not in known and len(set(rows[name].astype(str))) > 1]
-    words = [rows[name].map(lambda value, name=name: f"{name.replace('_', ' ')} {value}") for name in further]
-    stated = pd.Series("", index=rows.index, dtype=object)
-    for each in words:
-        stated = stated.where(stated == "", stated + ", ") + each
-    stack = rows["stack"].astype(str) if "stack" in rows and len(set(rows["stack"])) > 1 else None
-    if stack is not None and "head" not in rows:
-        stated = stack + stated.map(lambda text: f", {text}" if text else "")
-    return rows.assign(group=stated)
+    stacks = "stack" in rows and "head" not in rows and len(set(rows["stack"])) > 1
+    words = [rows["stack"].astype(str)] if stacks else []
+    words += [rows[name].map(lambda value, name=name: f"{name.replace('_', ' ')} {value}") for name in further]
+    return rows.assign(group=[", ".join(row) for row in zip(*words, strict=True)] if words else "")
 
 
 def _by_layer(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str) -> tuple[list[Panel], list[str], str]:

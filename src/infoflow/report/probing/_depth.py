@@ -50,14 +50,16 @@ def depth_figure(
     labels = [task_label(task) for task in tasks]
     panels = [panel for one in series[:_MOST] for panel in _panels(bars, places, labels, one, len(series) > 1)]
     data = pd.concat([bars, places], ignore_index=True).drop(columns=["shown", "label", "what", "name"])
-    left = [one.label for one in series[_MOST:]]
+    left, seeds = [one.label for one in series[_MOST:]], int(trained["seeds"].max())
+    bands = f"Means over {seeds} seeds; whiskers: 95% intervals over seeds and sentences"
+    bands = bands if seeds > 1 else f"Whiskers: 95% intervals over sentences, {HOLLOW}"
     return ReportFigure(
         id="probe-depth",
         question="At which depth is each task solved?",
         answer=[*_focus_sentence(places, models), *_headroom_sentence(places)],
         words=_words(places, models),
         panels=panels,
-        caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights share one scale; what "
+        caption=f"{bands}; {int(trained['count'].median()):,} test examples. Weights share one scale; what "
         f"layers add is scaled to each task's row.{f' Only in the data: {listed(left)}.' if left else ''}",
         how_to_read=[
             "Filled bars: the weight of each layer in a probe that reads a weighted sum of all layers; weights sum to "
@@ -153,13 +155,6 @@ def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
         for shown, warning, group, task in dots[["shown", "warning", "group", "task"]].itertuples(index=False)
     ]
     return dots.assign(shown=stated)
-
-
-def _bands(trained: pd.DataFrame) -> str:
-    seeds = int(trained["seeds"].max())
-    if seeds > 1:
-        return f"Means over {seeds} seeds; whiskers: 95% intervals over seeds and sentences"
-    return f"Whiskers: 95% intervals over sentences, {HOLLOW}"
 
 
 def _words(places: pd.DataFrame, models: ModelSelection) -> str:

@@ -137,6 +137,7 @@ def _gaps(rows: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, Samp
 
 _TASKS, _OF_TASK = 4, 6  # tasks, and examples per task
 _WORDS = 24  # words of a sentence; longer ones are cut around the span
+_STATES = {-2: "right in no state", -1: "right only below the top", 0: "right in all states"}
 
 
 def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ModelSelection) -> ReportFigure | None:
@@ -215,15 +216,9 @@ def _example(rows: pd.DataFrame, lines: list[Series], solved: int) -> dict[str, 
     return {
         "pieces": list(_pieces(str(one["text"]).split(" "), one)),
         "gold": str(one["gold"]),
-        "told": _text(solved),
+        "told": _STATES.get(solved, f"right from state {solved} on"),
         "strips": [strip for line in lines for strip in _strips(rows[rows["series"] == line.key], line)],
     }
-
-
-def _text(solved: int) -> str:
-    if solved < 0:
-        return "right only below the top" if solved == -1 else "right in no state"
-    return "right in all states" if solved == 0 else f"right from state {solved} on"
 
 
 def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:

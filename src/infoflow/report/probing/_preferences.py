@@ -121,6 +121,9 @@ def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     names = [first, *map(_plain, shown)]
     tables = {f"{name} ({int(rows['count'].max()):,})": curves(rows) for name, rows in zip(names, parts, strict=True)}
     data = stacked(dict(zip(["all", *shown], tables.values(), strict=True)), "relation")
+    left_out = int(parts[0]["left_out"].max())
+    unasked = f" {left_out:,} facts were not asked: objects of several tokens, unreadable sentences."
+    missing = unasked if left_out else ""
     more = len(relations) - len(shown) if shown else 0
     further = f" Only in the table: {more} relations that differ less between layers." if more else ""
     return ReportFigure(
@@ -128,7 +131,8 @@ def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         question="Which facts can a model fill in, and from which layer on?",
         answer=_fact_sentences(parts[0], models),
         panels=layer_panels(tables, models, **_FACT_AXIS),
-        caption=f"{interval_note(data, 'facts')} {_asked(parts[0], way)}{further}",
+        caption=f"{interval_note(data, 'facts')} Prompts: {way['prompts']}; {int(parts[0]['vocabulary'].max()):,} "
+        f"objects to choose from.{missing}{further}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of facts whose object is the "
             "most likely filling of the blank, among the objects of all facts, when the model's output layer is "
@@ -146,14 +150,6 @@ def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
 
 def _plain(relation: str) -> str:
     return relation.replace("_", " ")
-
-
-def _asked(rows: pd.DataFrame, way: dict[str, str]) -> str:
-    left_out = int(rows["left_out"].max())
-    missing = (
-        f" {left_out:,} facts were not asked: objects of several tokens, unreadable sentences." if left_out else ""
-    )
-    return f"Prompts: {way['prompts']}; {int(rows['vocabulary'].max()):,} objects to choose from.{missing}"
 
 
 def _fact_sentences(own: pd.DataFrame, models: ModelSelection) -> list[str]:

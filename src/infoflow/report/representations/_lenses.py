@@ -107,12 +107,16 @@ def _title(frame: pd.DataFrame, owner: Series) -> str:
 def _divergence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     # An untrained model predicts nearly the same everywhere: its divergence is close to zero at any layer, and its line
     # would look like success.
-    trained = frame[frame["trained"]]
+    trained, untrained = frame[frame["trained"]], frame[~frame["trained"]]
     panels, table, scale = _panels(trained, models, **_DIVERGENCE)
+    no_prediction = (
+        "An untrained model forms no prediction: on average, its predictions are within "
+        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean prediction."
+    )
     return ReportFigure(
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
-        answer=[*_logit_sentence(trained, models), *_untrained_sentence(frame)],
+        answer=[*_logit_sentence(trained, models), *([no_prediction] if len(untrained) else [])],
         words=_halfway_words(trained, models),
         panels=panels,
         caption=f"{interval_note(table)} {scale} Measured on sentences that the lens was not "
@@ -165,16 +169,6 @@ def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> int:
     at = [samples_at(frame, key, layer).estimate() for layer in layers]
     near = [(one.high if one.has_interval else one.value) < base / 2 for one in at]
     return layers[max((index + 1 for index, is_near in enumerate(near) if not is_near), default=0)]
-
-
-def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
-    untrained = frame[~frame["trained"]]
-    if untrained.empty:
-        return []
-    return [
-        "An untrained model forms no prediction: on average, its predictions are within "
-        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean prediction."
-    ]
 
 
 def _agreement_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:

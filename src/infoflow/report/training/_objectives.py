@@ -120,6 +120,8 @@ def _match(match: pd.DataFrame, models: ModelSelection) -> Drawn:
         zero=True,
         format="~s",
     )
+    others = rows[~rows["initialisation"].str.startswith("matched")].to_dict("records")
+    notes = [f"{row['label']}: {row['initialisation'].partition(': ')[2]}." for row in others]
     return Drawn(
         data=rows.drop(columns=["series", "label"]),
         panels=[Panel(spec=chart)],
@@ -127,7 +129,7 @@ def _match(match: pd.DataFrame, models: ModelSelection) -> Drawn:
         caption="One row per objective"
         + (" and architecture" if len(set(rows["architecture"])) > 1 else "")
         + ", means over seeds; lines are 95% intervals, computed from the counted updates.",
-        payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, models), "notes": _notes(rows)},
+        payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, models), "notes": notes},
     )
 
 
@@ -178,21 +180,12 @@ def _table(rows: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
             "label": row["label"],
             "slot": slots.get(row["series"], ""),
             "cells": [_short(row[name]) if row[name] else "–" for name in _COLUMNS],
-            "told": _kind(row["initialisation"]),
+            "told": row["initialisation"]
+            .partition(":")[0]  # without the reason
+            .replace("matched on the side that reads the text", "of the reading side"),
         }
         for row in rows.to_dict("records")
     ]
-
-
-def _kind(stated: str) -> str:
-    """The statement on initial weights, up to the reason."""
-    return stated.partition(":")[0].replace("matched on the side that reads the text", "of the reading side")
-
-
-def _notes(rows: pd.DataFrame) -> list[str]:
-    """Why initial weights differ from the masked LM's, if they do."""
-    others = rows[~rows["initialisation"].str.startswith("matched")]
-    return [f"{row['label']}: {row['initialisation'].partition(': ')[2]}." for row in others.to_dict("records")]
 
 
 def _short(value: float) -> str:

@@ -153,15 +153,10 @@ def _score_sentence(table: pd.DataFrame, metric: _Metric) -> str:
     verdict = "all better than" if len(parts) > 1 else "better than"
     verdict = f"{listed(unclear)} not clearly better than" if unclear else verdict
     head = f"{metric.label[:1].upper()}{metric.label[1:]}{f' in {metric.unit}' if metric.unit else ''}"
-    untrained = _untrained_text(table.loc[table["group"] == "untrained", "value"])
+    controls = table.loc[table["group"] == "untrained", "value"]
+    ends = dict.fromkeys(two_digits(end) for end in (controls.min(), controls.max()))
+    untrained = f" Untrained models: {' to '.join(ends)}." if len(controls) else ""
     return f"{head}: {', '.join(parts)}; {verdict} the reference, {metric.reference}.{untrained}"
-
-
-def _untrained_text(values: pd.Series) -> str:
-    if values.empty:
-        return ""
-    low, high = two_digits(values.min()), two_digits(values.max())
-    return f" Untrained models: {low if low == high else f'{low} to {high}'}."
 
 
 def _score_chart(table: pd.DataFrame, models: ModelSelection, bounds: tuple[float, float]) -> dict[str, Any]:
@@ -300,7 +295,8 @@ def _words(table: pd.DataFrame, series: list[Series]) -> str:
 def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
     table = table.assign(name=table["series"].map({one.key: one.label for one in series}))
     low, high = float(table["source_tokens"].min()), float(table["source_tokens"].max())
-    span = _span(table)
+    values = table[["low", "high", "baseline"]].stack()
+    span = [0.95 * float(values.min()), 1.05 * float(values.max())]
     log = {"type": "log", "zero": None, "ticks": 6}
     reach = [low, high * _LABEL_ROOM]
     at = {
@@ -329,8 +325,3 @@ def _apart(ends: pd.DataFrame, span: list[float]) -> pd.DataFrame:
     low, high = (math.log(value) for value in span)
     gap = LABEL_GAP / HEIGHT * (high - low)
     return ends.assign(at=[math.exp(at) for at in spread([math.log(value) for value in ends["value"]], gap, high)])
-
-
-def _span(table: pd.DataFrame) -> list[float]:
-    values = table[["low", "high", "baseline"]].stack()
-    return [0.95 * float(values.min()), 1.05 * float(values.max())]
