@@ -70,7 +70,6 @@ def _contents(sections: list[Section], claims: bool) -> list[Section]:
 
 
 def render_page(run: RunFolder, story: Story) -> str:
-    """The page as text."""
     manifest, left_out = run.read(), list(story.left_out)
 
     def stated(name: str, tell: Callable[[], _Stated], otherwise: _Stated) -> _Stated:

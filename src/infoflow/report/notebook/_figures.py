@@ -67,7 +67,6 @@ class Figures(Mapping[str, Figure]):
 
     @property
     def models(self) -> ModelSelection:
-        """The models that the figures show."""
         return self._sources.tables.models
 
     @property
