@@ -185,7 +185,7 @@ def roles_card(tables: ModelTables) -> Card | None:
         stated = listed([f"{name} ({count})" for name, count in groups.items()])
         sentence = f"{holding} of {counted(every, 'head')} hold a role: {stated}."
     first = best.iloc[0]
-    name = _NAMES.get(first["role"], first["role"])
+    name = _NAMES.get(str(first["role"]), str(first["role"]))
     head = f"{name[:1].upper()}{name[1:]}, layer {first['layer']} head {first['head']}"
     digits = decimals(first["held_out_low"], first["held_out_high"], first["held_out"])
     value, low, high = (number(float(first[name]), digits) for name in ("held_out", "held_out_low", "held_out_high"))
