@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,8 +14,6 @@ from infoflow.foundation import t_quantile
 
 from ._in_words import Estimate, Samples, chosen, estimate_text, inline_text, listed, number, size_text
 from ._theme import Series
-
-# Definition of bands in all figures: the 95% interval of the mean over seeds and sampled data.
 
 
 def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known: bool = True) -> str:
@@ -53,13 +51,17 @@ def seed_bands(frame: pd.DataFrame, by: Sequence[str], value: str = "value", *, 
 
 def sampled_bands(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The columns of `seed_bands` for a measure's rows, over seeds and sentences; one seed keeps its own interval."""
-    rows: list[dict[str, Any]] = []
+    return estimates(frame, by)[[*by, "value", "low", "high", "seeds"]]
+
+
+def estimates(frame: pd.DataFrame, by: Sequence[str], unit: str = "seed") -> pd.DataFrame:
+    """The `Estimate` over seeds (or another `unit`) and sentences for each combination of `by`; `shown`: in words."""
+    rows = []
     groups: Any = frame.groupby(list(by), sort=False, dropna=False)
     for key, own in groups:
-        found = Samples.of(own).estimate()
-        ends = {"value": found.value, "low": found.low, "high": found.high, "seeds": found.seeds}
-        rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | ends)
-    return pd.DataFrame(rows, columns=[*by, "value", "low", "high", "seeds"])
+        found = Samples.of(own, unit).estimate()
+        rows.append({**dict(zip(by, key, strict=True)), **asdict(found), "shown": estimate_text(found)})
+    return pd.DataFrame(rows, columns=[*by, *(one.name for one in fields(Estimate)), "shown"])
 
 
 def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -81,9 +83,6 @@ def mean_of_draws(rows: pd.DataFrame) -> pd.DataFrame:
             mean = mean.assign(replicates=[np.mean(drawn, axis=0)])
         found.append(mean)
     return pd.concat(found)
-
-
-# From measure tables to curves: one row per line and layer, with its interval.
 
 
 COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count"]
@@ -159,7 +158,6 @@ def sample_note(frame: pd.DataFrame) -> str:
 
 
 def _of_line(frame: pd.DataFrame, series: str, trained: bool) -> np.ndarray:
-    """Mask of the rows of that line."""
     same = (frame["series"] == series) & (frame["trained"] == trained)
     return same.to_numpy(dtype=bool, na_value=False)
 
@@ -205,8 +203,6 @@ class _Turn(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """How one line changes from its first layer to its last."""
-
     layers: list[int]
     ends: Estimate  # last minus first
     turn: _Turn | None
@@ -258,7 +254,6 @@ def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = 
 
 
 def _course(frame: pd.DataFrame, key: str) -> str:
-    """The course of one line as a verb."""
     _, ends, turn = _move(frame, key)
     if turn and turn.seen:
         return "falls, then recovers," if turn.dip else "rises, then drops again,"
@@ -299,13 +294,10 @@ def order_sentence(frame: pd.DataFrame, series: list[Series], lead: str) -> str:
     last = {line.key: samples_at(frame, line.key, layers_of(frame, line.key)[-1]) for line in shown}
     ranked = sorted(shown, key=lambda line: -last[line.key].estimate().value)
     parts = [f"{line.label} {estimate_text(last[line.key].estimate())}" for line in ranked]
-    unclear = [f"{a.label} and {b.label}" for a, b in pairwise(ranked) if _indistinct(last[a.key], last[b.key])]
+    pairs = [(a, b) for a, b in pairwise(ranked) if not (last[a.key] - last[b.key]).estimate().sign]
+    unclear = [f"{a.label} and {b.label}" for a, b in pairs]
     text = f"{lead}: {listed(parts)}"
     return f"{text}; no clear difference between {', or '.join(unclear)}." if unclear else f"{text}."
-
-
-def _indistinct(a: Samples, b: Samples) -> bool:
-    return (a - b).estimate().sign == 0
 
 
 def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, first: bool) -> str:

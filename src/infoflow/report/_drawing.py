@@ -24,11 +24,9 @@ from jaxtyping import Bool, Float
 from infoflow.foundation import UserError
 
 from ._figure import Panel, ReportFigure
-from ._theme import FONT, on_paper
+from ._theme import FONT, coloured
 
 # Vega-Lite's engine runs in a separate process: it crashes under a memory limit, and results must survive that.
-
-
 _lock = threading.Lock()
 _begun: dict[str, Future[bytes]] = {}  # by request
 
@@ -134,9 +132,6 @@ def _ended(process: Any) -> UserError:
     )
 
 
-# Charts as files and static pictures: sizes in inches, print colours, no browser.
-
-
 PIXELS_PER_INCH = 96
 _SVG = "{http://www.w3.org/2000/svg}"
 _NEEDLESS = ("class", "role", "pointer-events", "font-family", "stroke-miterlimit")  # or begins with "aria-"
@@ -198,18 +193,18 @@ def _lighten(element: ElementTree.Element) -> None:
         if key in _NEEDLESS or key.startswith("aria-") or (key, value) == ("opacity", "1"):
             del element.attrib[key]
         elif key == "d":
-            element.set(key, simplified(_NUMBER.sub(lambda number: _rounded(number, 1), value)))
+            element.set(key, simplified(_NUMBER.sub(lambda number: _rounded(number[0]), value)))
         elif key == "transform":
-            element.set(key, _NUMBER.sub(lambda number: _rounded(number, 1), value))
+            element.set(key, _NUMBER.sub(lambda number: _rounded(number[0]), value))
         else:
-            element.set(key, _LONG.sub(lambda number: _rounded(number, 2), value))
+            element.set(key, _LONG.sub(lambda number: _rounded(number[0], 2), value))
 
 
 _NUMBER, _LONG = re.compile(r"-?\d+\.\d+"), re.compile(r"-?\d+\.\d{4,}")
 
 
-def _rounded(number: re.Match[str], places: int) -> str:
-    return f"{float(number[0]):.{places}f}".rstrip("0").rstrip(".")
+def _rounded(number: str | float, places: int = 1) -> str:
+    return f"{float(number):.{places}f}".rstrip("0").rstrip(".")
 
 
 def _drop_unseen(parent: ElementTree.Element) -> None:
@@ -279,7 +274,7 @@ def _paper_panel(panel: Panel, width: float) -> tuple[str, float]:
     """A panel's SVG for print, and its height in pixels; titles wider than the panel are wrapped."""
     lines = textwrap.wrap(panel.title, int(width / _LETTER))
     title = {"title": {"text": lines, "offset": 12}} if lines else {}
-    picture = _drawn(json.loads(on_paper(json.dumps({**panel.spec, **title}))), round(width), "panel")
+    picture = _drawn(json.loads(coloured(json.dumps({**panel.spec, **title}))), round(width), "panel")
     return ElementTree.tostring(picture, encoding="unicode"), float(picture.attrib["height"])
 
 
@@ -330,11 +325,7 @@ def _curve(start: list[float], numbers: list[float]) -> list[list[float]]:
 
 def _line(points: list[list[float]]) -> str:
     kept = np.array(points)[_kept(np.array(points))]
-    return "M" + "L".join(f"{_short(x)},{_short(y)}" for x, y in kept.tolist())
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}".rstrip("0").rstrip(".")
+    return "M" + "L".join(f"{_rounded(x)},{_rounded(y)}" for x, y in kept.tolist())
 
 
 def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:

@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import json
+import math
 import re
 import zlib
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,25 +21,26 @@ from infoflow.foundation import UserError
 
 from ._theme import DARK, LIGHT, NUM_SLOTS, css_variables
 
-# Scripts, styles and data embedded so that nothing can break out of the page, and the page loads nothing.
-
 
 def embedded(value: Any) -> Markup:
     """JSON that is safe inside a script element: no `<`, `>` or `&` remains, NaN becomes null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(leaves_changed(value, _finite), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 
 
-def _finite(value: Any) -> Any:
+def leaves_changed(value: Any, change: Callable[[Any, str], Any], name: str = "") -> Any:
+    """The JSON-like value with every leaf changed, given its name: `corpus.name`, `tune[].train` in a list."""
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: leaves_changed(inner, change, f"{name}.{key}".removeprefix(".")) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+        return [leaves_changed(inner, change, f"{name}[]") for inner in value]
+    return change(value, name)
+
+
+def _finite(value: Any, name: str) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def policy(scripts: list[str]) -> str:
@@ -76,19 +79,10 @@ def asset(name: str) -> str:
     return next(path for folder in _folders() if (path := folder / name).exists()).read_text(encoding="utf-8")
 
 
-def style(*names: str) -> str:
-    """Style sheets with the light and dark colours filled in."""
-    return _coloured([asset(name) for name in names])
-
-
-def report_style(*names: str) -> str:
-    """These style sheets, and each subject's `report.css`."""
-    paths = [folder / "report.css" for folder in _folders()]
-    return _coloured([*map(asset, names), *(path.read_text(encoding="utf-8") for path in paths if path.exists())])
-
-
-def _coloured(sheets: list[str]) -> str:
-    text = "\n".join(sheets)
+def style(*names: str, with_subjects: bool = False) -> str:
+    """Style sheets with the light and dark colours filled in; of a report also each subject's `report.css`."""
+    own = [path for folder in _folders() if with_subjects and (path := folder / "report.css").exists()]
+    text = "\n".join([*map(asset, names), *(path.read_text(encoding="utf-8") for path in own)])
     slots = " ".join(f".s{slot} {{ --s: var(--series-{slot}); }}" for slot in range(NUM_SLOTS))
     return (
         text.replace("/*slots*/", slots)
@@ -100,9 +94,6 @@ def _coloured(sheets: list[str]) -> str:
 def closed(script: str) -> str:
     """A script in which no text closes its element early."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-
-
-# Numbers in the page: base64 bytes that its script unpacks on demand.
 
 
 _MISSING = 65535
@@ -145,7 +136,6 @@ def in_steps(values: np.ndarray, low: float, high: float) -> str:
 # A report of many models repeats itself: head tables, lines of text, pictures. Its largest figures shrink to a tenth.
 # Their headings stay, so that the contents and addresses find them; without scripts, a note takes their place.
 
-
 _FIGURE = re.compile(r"(<figure[^>]*>\s*<h3.*?</h3>)(.*?)(</figure>)", re.DOTALL)
 _MOST = 4_000_000  # pages up to this number of characters stay as they are
 _SMALLEST = 50_000  # characters of a figure worth packing
@@ -161,17 +151,11 @@ def pack_figures(page: str, most: int = _MOST, smallest: int = _SMALLEST) -> str
     for figure in figures:
         if length <= most or len(figure[2]) < smallest:
             break
-        packed[figure.start()] = small = _packed(figure[2])
+        script = f'<script type="text/plain">{packed_text(figure[2])}</script>'
+        small = f'<div class="packed-figure"><p class="small">{_NOTE}</p>{script}</div>'
+        packed[figure.start()] = small
         length += len(small) - len(figure[2])
     return _FIGURE.sub(lambda figure: f"{figure[1]}{packed.get(figure.start(), figure[2])}{figure[3]}", page)
-
-
-def _packed(html: str) -> str:
-    script = f'<script type="text/plain">{packed_text(html)}</script>'
-    return f'<div class="packed-figure"><p class="small">{_NOTE}</p>{script}</div>'
-
-
-# Which HTML files infoflow may replace: only its own.
 
 
 _MARK = b'<meta name="generator" content="infoflow '

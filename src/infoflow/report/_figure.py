@@ -11,9 +11,6 @@ from ._model_selection import ModelSelection
 from ._theme import Series
 from .forms._chart import AbstractForm
 
-# The parts of a report figure: a question, its picture, the sentence that answers it, and how to read it.
-
-
 _LONG = 240  # characters of an answer that are visible at first
 
 
@@ -92,16 +89,13 @@ class ReportFigure:
     def first(self) -> list[str]:
         """The part of the answer that is visible at first: one sentence of a long answer without words of its own."""
         plain = self.template == "charts.html.jinja" and "apart" not in self.payload
-        return self.numbers[:1] if self._long and not self.words and plain else self.numbers
+        is_long = sum(map(len, self.answer)) > _LONG
+        return self.numbers[:1] if is_long and not self.words and plain else self.numbers
 
     @property
     def further(self) -> list[str]:
         """The rest of the answer, which is folded."""
         return self.numbers[len(self.first) :]
-
-    @property
-    def _long(self) -> bool:
-        return sum(map(len, self.answer)) > _LONG
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -111,7 +105,7 @@ class Section:
     id: str
     title: str
     lead: str
-    short: str = ""  # in the top bar and the sidebar; default: the id
+    short: str = ""  # see `entry`; default: the id
     claims: tuple[str, ...] = ()  # first words of its claims' ids, besides its own id
     figures: list[ReportFigure] = field(default_factory=list)
     keys: list[Series] = field(default_factory=list)  # lines that can be highlighted
@@ -125,20 +119,23 @@ class Section:
     open: tuple[str, ...] = ()  # ids of the open figures; by default all that are not in `folded`
 
     @property
+    def entry(self) -> str:
+        """Its name in the top bar and the sidebar."""
+        return self.short or self.id.replace("-", " ").capitalize()
+
+    @property
     def shown(self) -> list[ReportFigure]:
         """The figures that are open on the page; all if each of them is in `folded`."""
         if self.open:
             return [figure for figure in self.figures if figure.id in self.open]
-        return [figure for figure in self.figures if not self._folds(figure)] or self.figures
+        folded = [figure for figure in self.figures if any(_is_of(figure.id, known) for known in self.folded)]
+        return [figure for figure in self.figures if figure not in folded] or self.figures
 
     @property
     def further(self) -> list[ReportFigure]:
         """The folded figures, for each model or stack; none if no other figure would be left."""
         shown = self.shown
         return [figure for figure in self.figures if figure not in shown]
-
-    def _folds(self, figure: ReportFigure) -> bool:
-        return any(_is_of(figure.id, known) for known in self.folded)
 
     def name_of(self, figure_id: str) -> str:
         """The Python name of one of its figures.
@@ -167,9 +164,6 @@ class Section:
 
 def _is_of(figure_id: str, known: str) -> bool:
     return figure_id == known or figure_id.startswith(f"{known}-")
-
-
-# Figures as data: question, reading guide and methods are declared next to the function that draws a run.
 
 
 class Drawn(NamedTuple):

@@ -41,10 +41,10 @@ def write_figures(
     if unknown or not formats:
         got = ", ".join(unknown) or "none"
         raise UserError(f"formats must be among svg, png, pdf. Got {got}. Write for example --formats svg,pdf.")
-    check_width(width_inches)
-    check_columns(columns, width_inches)
-    paths = []
-    for figure in _drawn_figures(RunFolder.of(run)):
+    check_size(width_inches, columns)
+    run, paths = RunFolder.of(run), []
+    tables = ModelTables.of(run)
+    for figure in (drawn for stated in tell(run).figures for drawn in variants(stated, tables).values()):
         svg = paper_svg(figure, width_inches, columns)
         for kind in formats:
             path = Path(folder) / f"{figure.id.replace(' ', '-')}.{kind}"
@@ -54,26 +54,16 @@ def write_figures(
     return paths
 
 
-def check_width(inches: float) -> None:
-    """Reject unreasonable widths."""
+def check_size(inches: float, columns: int | None) -> None:
+    """Reject unreasonable widths, and numbers of columns that would make panels unreadable."""
     if not 2 <= inches <= 20:
         raise UserError(f"The width must lie in 2..20 inches. Got {inches}. Papers use 3.3 (one column) or 6.8 (page).")
-
-
-def check_columns(columns: int | None, inches: float) -> None:
-    """Reject numbers of columns that would make panels unreadable."""
     most = max(int(inches / _NARROWEST), 1)
     if columns is not None and not 1 <= columns <= most:
         raise UserError(
             f"columns must lie in 1..{most} at a width of {inches:g} inches, so that a panel has {_NARROWEST} of them. "
             f"Got {columns}. Write fewer columns or a larger width."
         )
-
-
-def _drawn_figures(run: RunFolder) -> list[ReportFigure]:
-    """The story's figures; a figure with a choice of statistics or measures becomes one figure per choice."""
-    tables = ModelTables.of(run)
-    return [one for figure in tell(run).figures for one in variants(figure, tables).values()]
 
 
 def variants(figure: ReportFigure, tables: ModelTables) -> dict[str, ReportFigure]:

@@ -11,9 +11,6 @@ from infoflow.results import Estimate as Estimate
 from infoflow.results import Samples as Samples
 from infoflow.results import seeds_of_pairs as seeds_of_pairs
 
-# Samples over seeds for the figures, and unbiased selection of the largest of several.
-
-
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -45,8 +42,7 @@ def chosen(found: Mapping[Key, Samples], of: Callable[[float], float] = lambda v
 
 # Numbers in words: rounded to the precision of their interval, with a true minus sign.
 
-
-_ROUNDING = 1e-9  # relative half-width below which an interval is a point with rounding errors
+_ROUNDING = 1e-9  # relative half-width, or percent, below which an interval is a point with rounding errors
 
 
 def decimals(low: float, high: float, value: float = 1.0) -> int:
@@ -86,7 +82,7 @@ def two_digits(value: float) -> str:
 def estimate_text(estimate: Estimate, unit: str = "") -> str:
     """`1.33 nats (95% interval 1.28 to 1.37)`, or only the number if there is no interval."""
     places = decimals(estimate.low, estimate.high, estimate.value)
-    text = f"{number(estimate.value, places)}{_spaced(unit)}"
+    text = number(estimate.value, places) + (f" {unit}" if unit else "")
     if not estimate.has_interval:
         return text
     return f"{text} ({number(estimate.low, places)} to {number(estimate.high, places)})"
@@ -108,6 +104,12 @@ def difference_text(gap: Estimate, more: str, less: str, unit: str = "") -> str:
     """`0.20 nats (0.19 to 0.21) more`, or `less`; it says so if the direction may be chance."""
     unclear = " (may be chance)" if gap.has_interval and not gap.sign else ""
     return f"{size_text(gap, unit)} {more if gap.value >= 0 else less}{unclear}"
+
+
+def span_text(values: pd.Series, places: int | None = None) -> str:
+    """`0.13 to 0.19`, or one number if both ends round to it."""
+    low, high = number(float(values.min()), places), number(float(values.max()), places)
+    return low if low == high else f"{low} to {high}"
 
 
 def count_text(count: float) -> str:
@@ -137,14 +139,6 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
-def _spaced(unit: str) -> str:
-    return f" {unit}" if unit else ""
-
-
-# The sentence above a figure's numbers: its highest and lowest lines, with those they do not clearly exceed.
-
-
-_ROUNDING = 1e-9  # percent
 _NAMED = 3  # up to this number, candidates that do not clearly differ are named; more are counted
 
 
@@ -232,11 +226,8 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
 def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", end: str = "") -> str:
     """`The share is highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44); chance is 0.5.`, a sentence.
 
-    Args:
-        what: The quantity.
-        candidates: Items with their numbers.
-        unit: Unit of the number; a percent sign follows it without a space.
-        end: The end of the sentence, such as a control.
+    `what` is the quantity, `end` the end of the sentence, such as a control. A percent sign as the unit follows the
+    number without a space.
     """
     stated = both_extremes(candidates, unit).replace(" %", "%")
     return sentence(f"{what} is {stated}{f'; {end}' if end else ''}") if stated else ""
@@ -290,9 +281,6 @@ def by_answer(answers: Mapping[str, str], start: str = "") -> str:
 def sentence(text: str) -> str:
     """Add a capital letter and a full stop; "" stays empty."""
     return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-# Descriptions of a curve over training: its start and end, and when it was halfway.
 
 
 def ends_words(curve: pd.Series, unit: str = "", places: int | None = None) -> str:

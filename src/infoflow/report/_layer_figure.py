@@ -30,9 +30,6 @@ from .forms._chart import Frame
 from .forms._layer_chart import LayerChart, panel_scales
 from .forms._lines import ANY
 
-# Declarative layer figures: their drawing and wording are data, and one builder makes the figure.
-
-
 HOW_BANDS = (
     "Bands are 95% intervals: where two bands do not overlap, the difference is unlikely to be noise. The dashed "
     "grey line is an untrained model of the same shape."
@@ -44,10 +41,6 @@ _DESCRIBED = 3  # panels that the text describes
 def moves(noun: str, unit: str = "") -> Wording:
     """Wording such as "the share in causal LM rises by 0.21"."""
     return Wording(unit, "rises by", "falls by", subject=lambda series: f"{noun} in {series.label}")
-
-
-def no_caption(rows: pd.DataFrame) -> str:
-    return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -66,7 +59,7 @@ class LayerFigure:
     noun: str  # what changes with depth, without a number: "the share of neighbours that are the same token"
     wording: Wording  # the same with numbers
     top: str = ""  # start of a sentence on the order of the lines at the top layer
-    caption: Callable[[pd.DataFrame], str] = no_caption  # follows the note on the bands
+    caption: Callable[[pd.DataFrame], str] = lambda rows: ""  # follows the note on the bands
     claims: Sequence[str] = ()
     panels: str = ""  # a column of the table: one panel per value
     titles: Mapping[str, str] = field(default_factory=dict)  # panel titles in order; other panels follow
@@ -169,8 +162,8 @@ def shared_panels(
 ) -> tuple[list[Panel], str]:
     """`layer_panels` on one scale unless spans differ greatly, and a note on the scale; `zero`: see `panel_scales`."""
     shared = "Panels share one scale." if len(tables) > 1 else ""
-    scales = panel_scales(tables.values(), shared, axis.get("bounds", ANY), zero)
-    return layer_panels(tables, lines, y_range=scales.shared, **axis), scales.note
+    y_range, note = panel_scales(tables.values(), shared, axis.get("bounds", ANY), zero)
+    return layer_panels(tables, lines, y_range=y_range, **axis), note
 
 
 def stacked(tables: Mapping[Any, pd.DataFrame], *columns: str) -> pd.DataFrame:
@@ -188,9 +181,6 @@ def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     found = groups.groupby(["series", "group", "layer"])["converged"].all()
     keys = pd.MultiIndex.from_frame(table[["series", "group", "layer"]])
     return table.assign(converged=found.reindex(keys, fill_value=True).to_numpy(dtype=bool))
-
-
-# Figures of several architectures: layer charts get one panel per architecture, side by side on shared axes.
 
 
 def facets(
@@ -245,8 +235,8 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
             for name, figure in figures.items()
             for panel in figure.panels
         ]
-        first = next(iter(figures.values()))
-        joined = replace(first, panels=panels, caption=caption, data=_stacked(figures, "run"))
+        data = stacked({name: figure.data for name, figure in figures.items()}, "run")
+        joined = replace(next(iter(figures.values())), panels=panels, caption=caption, data=data)
     answer = [f"{name}: {' '.join(figure.answer)}" for name, figure in figures.items()]
     return replace(joined, answer=answer)
 
@@ -272,9 +262,5 @@ def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> R
             *(panel for panel in first.panels if panel.form is None),
         ],
         caption=caption,
-        data=_stacked(figures, column),
+        data=stacked({name: one.data for name, one in figures.items()}, column),
     )
-
-
-def _stacked(figures: Mapping[str, ReportFigure], column: str) -> pd.DataFrame:
-    return pd.concat([one.data.assign(**{column: name}) for name, one in figures.items()], ignore_index=True)

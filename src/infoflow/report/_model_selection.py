@@ -5,17 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from infoflow.results import (
-    END,
-    KEYS,
-    RETRIEVAL_RUNS,
-    TRAINING_RUNS,
-    UNTRAINED,
-    RunFolder,
-    Spec,
-    select,
-    with_keys,
-)
+from infoflow.results import END, KEYS, RETRIEVAL_RUNS, TRAINING_RUNS, UNTRAINED, RunFolder, Spec, select, with_keys
 
 from ._theme import Series, assign_slots, objective_label, order_of, own_style
 
@@ -140,6 +130,10 @@ class ModelSelection:
         """The lines that occur in any of the frames, in reading order."""
         keys = {key for frame in frames for key in frame["series"]}
         return [series for series in self.series if series.key in keys]
+
+    def each(self, frame: pd.DataFrame) -> list[tuple[Series, pd.DataFrame]]:
+        """The lines that occur in the frame, in reading order, with their rows."""
+        return [(series, frame[frame["series"] == series.key]) for series in self.present(frame)]
 
     def __getitem__(self, key: str) -> Series:
         return next(series for series in self.series if series.key == key)

@@ -14,9 +14,6 @@ from infoflow.training import SUFFIX
 from ._in_words import listed
 from ._model_selection import ModelSelection
 
-# Parts of the page whose data in a damaged table or run.json are unusable: they are omitted, and the page says so.
-
-
 _Stated = TypeVar("_Stated")
 DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, StopIteration)
 
@@ -40,9 +37,6 @@ def kind_of(error: Exception) -> str:
     if isinstance(error, KeyError) and error.args:
         return f"no {error.args[0]}"
     return "unexpected values" if isinstance(error, TypeError | AttributeError) else str(error)[:120]
-
-
-# A run's tables, restricted to the rows of a page: the single source of models for the report's figures.
 
 
 class ModelTables:
@@ -88,7 +82,6 @@ class ModelTables:
 
     @property
     def names(self) -> list[str]:
-        """Names of all tables of the run."""
         return list(self._run.tables)
 
     def any_rows(self, name: str) -> pd.DataFrame | None:
@@ -112,7 +105,6 @@ class ModelTables:
         return [name for name in names if name in self._run.tables] if isinstance(names, list) else []
 
     def schema(self, name: str) -> TableSchema:
-        """The table's schema."""
         return self._run.tables.stored(name).schema
 
     def whole(self, name: str) -> pd.DataFrame | None:

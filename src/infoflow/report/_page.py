@@ -4,7 +4,6 @@ import base64
 import gzip
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -18,43 +17,15 @@ from infoflow.foundation import UserError, atomic_write, check_writable, version
 from infoflow.results import RunFolder
 
 from ._drawing import drawing_ahead, javascript, static_svg
-from ._embedding import asset, check_replaceable, closed, environment, pack_figures, packed_json, policy, report_style
+from ._embedding import asset, check_replaceable, closed, environment, pack_figures, packed_json, policy, style
 from ._figure import Panel, PanelGroup, ReportFigure, Section
 from ._model_tables import unless_damaged
-from ._recipe import PUBLISHED, recipe
 from ._shown_run import ShownRun, claim_groups, parts_text, settings, stage_times
 from ._story import Story, sections, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
-from .front_page._screen import verdict_words
 from .notebook._plot import known_tables
 from .representations._token_map import MARKS, legend_mark
-
-# The table of contents: sections with short names, and their figures.
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class ContentsLine:
-    """One line of the contents."""
-
-    id: str
-    short: str  # in the top bar and the sidebar
-    title: str
-    figures: list[ReportFigure] = field(default_factory=list)
-
-
-def contents(sections: list[Section], claims: bool) -> list[ContentsLine]:
-    """The page's parts in order."""
-    stated = [
-        ContentsLine(id=s.id, short=s.short or s.id.replace("-", " ").capitalize(), title=s.title, figures=s.figures)
-        for s in sections
-    ]
-    findings = [ContentsLine(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
-    return [*stated, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]
-
-
-# The story as one HTML file that needs only a browser.
-
 
 _Stated = TypeVar("_Stated")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
@@ -92,8 +63,13 @@ def anonymize(run: RunFolder) -> Path:
     return write_report(run)
 
 
+def _contents(sections: list[Section], claims: bool) -> list[Section]:
+    findings = Section(id="findings", short="Claims", title="Do published claims hold here?", lead="")
+    methods = Section(id="methods", short="Methods", title="Methods and provenance", lead="")
+    return [*sections, *([findings] if claims else []), methods]
+
+
 def render_page(run: RunFolder, story: Story) -> str:
-    """The page as text."""
     manifest, left_out = run.read(), list(story.left_out)
 
     def stated(name: str, tell: Callable[[], _Stated], otherwise: _Stated) -> _Stated:
@@ -110,7 +86,7 @@ def render_page(run: RunFolder, story: Story) -> str:
         study_line=stated("what was studied", lambda: study_line(run, story.models), ""),
         models=stated("the table of models", lambda: model_rows(run, story.models), []),
         screen=story.screen,
-        contents=contents(story.sections, bool(story.findings)),
+        contents=_contents(story.sections, bool(story.findings)),
         findings=story.findings,
         claim_groups=claim_groups(story.findings, story.sections, [heading for heading, _ in sections()]),
         verdict_line=verdict_line(story.findings),
@@ -118,13 +94,13 @@ def render_page(run: RunFolder, story: Story) -> str:
         sections=story.sections,
         parts=stated("the parts of the corpus", lambda: parts_text(run), ""),
         stages=stated("the time per stage", lambda: stage_times(run), None),
-        recipe=stated("the papers' settings", lambda: recipe(run), []),
-        recipe_columns=PUBLISHED,
+        recipe=stated("the papers' settings", lambda: _recipe(run), []),
+        recipe_columns=_PUBLISHED,
         settings=stated("the settings", lambda: settings(run), {}),
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),
-        style=Markup(report_style("style.css", "front_page.css", "attention.css", "words.css")),
+        style=Markup(style("style.css", "front_page.css", "attention.css", "words.css", with_subjects=True)),
         chart_config=vega_config(),  # once, for all charts
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
@@ -139,7 +115,6 @@ def _environment(story: Story) -> Environment:
         "live": lambda panel: packed_json({k: v for k, v in panel.spec.items() if k != "config"}),
         "named": lambda text: _named(text, story),
         "named_here": lambda text: _named(text, story, story.screen.dull if story.screen else ()),
-        "verdict_words": verdict_words,
         "csv_address": _csv_address,
         "legend_mark": legend_mark,
     }
@@ -212,11 +187,67 @@ def harmless(frame: pd.DataFrame) -> pd.DataFrame:
 
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, from the converter's own copy."""
     return closed(javascript())
 
 
-# Check early, before hours of work, that a command may write its run folder.
+_PUBLISHED = ("this study", "Voita et al. 2019", "lecture slides")
+_RECIPE = (
+    ("text", "", "WMT, English to German or French", "Europarl, WMT"),
+    ("vocabulary", "corpus.vocabulary", "about 32,000", "–"),
+    ("layers", "model.layers", "6", "12"),
+    ("decoder layers", "", "6", "–"),
+    ("width", "model.width", "512", "512"),
+    ("heads", "model.heads", "8", "8"),
+    ("feed-forward width", "model.feedforward", "2,048", "2,048"),
+    ("positions", "", "fixed sinusoids", "–"),
+    ("dropout", "model.dropout", "0.1", "0.1"),
+    ("attention dropout", "model.attention_dropout", "–", "0"),
+    ("peak learning rate", "training.learning_rate", "0.0014", "0.0005"),
+    ("schedule", "", "inverse square root", "polynomial"),
+    ("warm-up, updates", "", "16,000", "8,000"),
+    ("updates", "", "until convergence", "125,000 or 600,000"),
+    ("batch", "", "about 16,000 source tokens", "256 or 2,048 samples of 512 tokens"),
+    ("Adam, β and ε", "", "0.9, 0.98, 1e-09", "0.9, 0.98, 1e-06"),
+    ("weight decay", "training.weight_decay", "–", "0.01"),
+    ("gradient clipping", "", "–", "off"),
+    ("label smoothing", "training.label_smoothing", "0.1", "–"),
+)
+"""Settings, their places in a plan ("" if more than one decides), and as published: Voita et al. 2019 (both papers;
+rate, warm-up, batch and smoothing as in the authors' scripts for the heads paper) and the lecture's slides (fairseq's
+RoBERTa, and its study of LM and MT)."""
+
+
+def _recipe(run: RunFolder) -> list[tuple[str, str, str, str]]:
+    """Setting, value in this study and the two published ones; [] unless the run is a study."""
+    manifest = run.read()
+    if manifest.get("kind") != "study":
+        return []
+    plan = {name: manifest.get("plan", {}).get(name) or {} for name in ("corpus", "model", "training")}
+    corpus, model, training = plan.values()
+    updates, warmup = training.get("updates", 0), training.get("warmup", 0)
+    betas, epsilon = training.get("betas") or (), training.get("epsilon")
+    amplitude = model.get("sinusoidal_positions")
+    ours = {
+        "text": f"{corpus.get('name', '–')}, at most {corpus.get('max_words', '–')} words",
+        "decoder layers": _setting(model.get("decoder_layers") or model.get("layers")),
+        "positions": f"fixed sinusoids × {amplitude:g}" if amplitude else "learned",
+        "schedule": str(training.get("schedule", "–")).replace("_", " "),
+        "warm-up, updates": _setting(round(warmup * updates) if warmup < 1 else warmup),
+        "updates": _setting(updates),
+        "batch": f"{_setting(training.get('batch_tokens'))} source tokens",
+        "Adam, β and ε": ", ".join(_setting(value) for value in (*betas, epsilon)),
+        "gradient clipping": _setting(training.get("clip") or "off"),
+    }
+    for name, place, *_ in _RECIPE:
+        section, _, key = place.partition(".")
+        ours.setdefault(name, _setting(plan.get(section, {}).get(key)))
+    return [(name, ours[name], *published) for name, _, *published in _RECIPE]
+
+
+def _setting(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _FOLDERS = ("tables", "models", "work")

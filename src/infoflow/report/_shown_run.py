@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ import pandas as pd
 from infoflow.foundation import command_without_folders, model_name_of, name_of, said_size, without_folders
 from infoflow.results import RunFolder, StoredTable, Tables
 
+from ._embedding import leaves_changed
 from ._figure import Section
 from ._in_words import duration_text, listed
 from ._summary import UNTESTABLE, ScorecardRow
-
-# A run as its report shows it: files by name, without folders; anonymous runs hide file names, too.
-
 
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _BUILT_IN = ("hf:", "grammar", "tatoeba")
@@ -42,12 +39,7 @@ _MODELS = ("plan.models[]", "plan.model")  # a local one is an absolute path
 
 
 class ShownRun(RunFolder):
-    """The run in a folder, for a page that is shared.
-
-    Args:
-        path: The run folder.
-        anonymous: Whether to hide names of local files and the command, too.
-    """
+    """The run in a folder, for a page that is shared; `anonymous` hides names of local files and the command, too."""
 
     def __init__(self, path: Path | str, anonymous: bool = False) -> None:
         super().__init__(path)
@@ -88,10 +80,16 @@ class ShownRun(RunFolder):
         if self.anonymous:
             files |= {f"plan.{name}" for name in manifest.get("own_words", _EARLIER_WORDS)}
         renamed: dict[str, str] = {}
-        shown = _with_files(manifest, "", files, self.anonymous, renamed)
-        if not self.anonymous:
+        shown = leaves_changed(manifest, lambda value, name: _setting(value, name, files, self.anonymous, renamed))
+        if not renamed:
             return shown
-        return {key: _replaced(value, renamed) if key in _TELL_OF_FILES else value for key, value in shown.items()}
+        longest_first = sorted(renamed, key=len, reverse=True)
+        pattern = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(?![\w-])")
+
+        def replaced(value: Any, name: str) -> Any:
+            return pattern.sub(lambda found: renamed[found[1]], value) if isinstance(value, str) else value
+
+        return {key: leaves_changed(one, replaced) if key in _TELL_OF_FILES else one for key, one in shown.items()}
 
     @cached_property
     def tables(self) -> Tables:
@@ -122,8 +120,6 @@ class ShownRun(RunFolder):
 
 
 class _Renamed(Tables):
-    """The tables with replaced names of models and tasks."""
-
     def __init__(self, path: Path, identity: Callable[[], str], names: dict[str, str]) -> None:
         super().__init__(path, identity)
         self._renamed = names
@@ -144,15 +140,8 @@ def _named_columns(frame: pd.DataFrame) -> list[str]:
     return [column for column in ("model", "model_a", "model_b", "task") if column in frame]
 
 
-def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, renamed: dict[str, str]) -> Any:
-    """The value of the entry `name` with all settings in `files` renamed; `renamed` collects the changes."""
-    if isinstance(value, dict):
-        return {
-            key: _with_files(inner, f"{name}.{key}".removeprefix("."), files, anonymous, renamed)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_with_files(inner, f"{name}[]", files, anonymous, renamed) for inner in value]
+def _setting(value: Any, name: str, files: Collection[str], anonymous: bool, renamed: dict[str, str]) -> Any:
+    """The setting `name`, renamed if it is in `files`; if anonymous, `renamed` collects the changes."""
     if name in _MODELS and isinstance(value, str) and _ABSOLUTE.match(value):
         return "…" if anonymous else name_of(value)
     if name not in files or not isinstance(value, str) or not value or value.startswith(_BUILT_IN):
@@ -162,22 +151,6 @@ def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, 
     words = [word for word in re.split(r"[._\[\]]+", name) if word not in ("plan", "options", "name", "")]
     renamed |= {text: " ".join(words) for file in value.split(",") for text in (value, file, name_of(file))}
     return " ".join(words)
-
-
-def _replaced(value: Any, renamed: Mapping[str, str]) -> Any:
-    """The value with file names replaced in all of its texts."""
-    if isinstance(value, dict):
-        return {key: _replaced(inner, renamed) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_replaced(inner, renamed) for inner in value]
-    if not isinstance(value, str) or not renamed:
-        return value
-    longest_first = sorted(renamed, key=len, reverse=True)
-    pattern = rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(?![\w-])"
-    return re.sub(pattern, lambda found: renamed[found[1]], value)
-
-
-# Sentences on how a study's corpus was split, and which test sentences its models could have seen.
 
 
 _RULES = {
@@ -218,52 +191,30 @@ def _leaks(leaks: dict[str, Any]) -> str:
 # Provenance of the numbers: settings, versions, hashes, time per stage.
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageTime:
-    """Duration and resource use of a study's stage."""
-
-    label: str
-    kind: str
-    seconds: str
-    cpu_seconds: str
-    memory: str  # peak memory; "" if it was not measured
-    share: float  # share of the longest stage, in percent
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageTimes:
-    """All stages, longest first, and the total of each kind in words."""
-
-    stages: list[StageTime]
-    sums: str
-
-
-def stage_times(run: RunFolder) -> StageTimes | None:
-    """Time per stage; None if run.json has no times."""
-    stages = sorted(run.read().get("stages") or [], key=lambda stage: -float(stage["seconds"]))
-    if not stages:
+def stage_times(run: RunFolder) -> dict[str, Any] | None:
+    """All stages, longest first, and the total of each kind in words; None if run.json has no times."""
+    stages = pd.DataFrame(run.read().get("stages") or [])
+    if stages.empty:
         return None
-    longest = float(stages[0]["seconds"]) or 1.0
-    sums: dict[str, float] = {}
-    for stage in stages:
-        sums[str(stage["kind"])] = sums.get(str(stage["kind"]), 0.0) + float(stage["seconds"])
-    largest = sorted(sums, key=lambda kind: -sums[kind])
-    return StageTimes(
-        stages=[_stage_time(stage, longest) for stage in stages],
-        sums=listed([f"{kind} {duration_text(sums[kind])}" for kind in largest]),
-    )
+    stages = stages.sort_values("seconds", ascending=False, kind="stable")
+    sums = stages.groupby("kind", sort=False)["seconds"].sum().sort_values(ascending=False, kind="stable")
+    longest = float(stages["seconds"].iloc[0]) or 1.0
+    return {
+        "stages": [_stage_time(stage, longest) for stage in stages.to_dict("records")],
+        "sums": listed([f"{kind} {duration_text(seconds)}" for kind, seconds in sums.items()]),
+    }
 
 
-def _stage_time(stage: dict[str, Any], longest: float) -> StageTime:
-    memory = float(stage.get("peak_memory") or 0)
-    return StageTime(
-        label=str(stage["label"]),
-        kind=str(stage["kind"]),
-        seconds=duration_text(float(stage["seconds"])),
-        cpu_seconds=duration_text(float(stage.get("cpu_seconds", math.nan))),
-        memory=said_size(memory) if memory else "",
-        share=round(100 * float(stage["seconds"]) / longest, 1),
-    )
+def _stage_time(stage: dict[Hashable, Any], longest: float) -> dict[str, Any]:
+    """Duration and resource use of a stage, in words; `share`: of the longest stage, in percent."""
+    memory = stage.get("peak_memory", math.nan)
+    return {
+        "label": stage["label"],
+        "seconds": duration_text(stage["seconds"]),
+        "cpu_seconds": duration_text(stage.get("cpu_seconds", math.nan)),
+        "memory": said_size(memory) if memory > 0 else "",
+        "share": round(100 * float(stage["seconds"]) / longest, 1),
+    }
 
 
 def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
@@ -280,38 +231,18 @@ def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
 def settings(run: RunFolder) -> dict[str, list[tuple[str, str]]]:
     """Groups of settings: plan, corpus, software and hardware, time."""
     manifest = run.read()
-    timings = [(name, duration_text(float(seconds))) for name, seconds in manifest.get("timings", {}).items()]
-    groups = {
-        "Plan": flattened(manifest.get("plan", {})),
-        "Corpus": flattened(manifest.get("corpus", {})),
-        "Software and hardware": flattened(manifest.get("provenance", {})),
-        "Time": timings,
-    }
+    entries = {"Plan": "plan", "Corpus": "corpus", "Software and hardware": "provenance"}
+    groups = {name: flattened(manifest.get(entry, {})) for name, entry in entries.items()}
+    groups["Time"] = [(name, duration_text(float(seconds))) for name, seconds in manifest.get("timings", {}).items()]
     return {name: pairs for name, pairs in groups.items() if pairs}
-
-
-# The claims grouped by question, in the order of the page's sections.
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClaimGroup:
-    """The claims about one question."""
-
-    section: str  # its id; "" if the page has no such section
-    title: str
-    tested: list[ScorecardRow]
-    untested: list[ScorecardRow]
 
 
 def claim_groups(
     findings: list[ScorecardRow], sections: list[Section], headings: Sequence[Section]
-) -> list[ClaimGroup]:
-    """Group the claims by section, in the order of the sections.
+) -> list[dict[str, Any]]:
+    """Group the claims by section ("" if the page has no such section), in the order of the sections.
 
-    Args:
-        findings: All claims.
-        sections: Sections of the page.
-        headings: All possible sections, in order.
+    `sections` are those of the page, `headings` all possible ones, in order.
     """
     shown = {figure.id: section.id for section in sections for figure in section.figures}
     present = {section.id for section in sections}
@@ -323,11 +254,11 @@ def claim_groups(
         groups.setdefault(section, []).append(finding)
     order = {id: place for place, id in enumerate(titles)}
     return [
-        ClaimGroup(
-            section=id if id in present else "",
-            title=titles.get(id, "Other questions"),
-            tested=[one for one in own if one.verdict != UNTESTABLE],
-            untested=[one for one in own if one.verdict == UNTESTABLE],
-        )
+        {
+            "section": id if id in present else "",
+            "title": titles.get(id, "Other questions"),
+            "tested": [one for one in own if one.verdict != UNTESTABLE],
+            "untested": [one for one in own if one.verdict == UNTESTABLE],
+        }
         for id, own in sorted(groups.items(), key=lambda item: order.get(item[0], len(order)))
     ]

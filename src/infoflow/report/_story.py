@@ -8,6 +8,7 @@ import pandas as pd
 from altair.utils.schemapi import debug_mode
 
 from infoflow._subjects import provided
+from infoflow.findings import FINDINGS_TABLE
 from infoflow.foundation import UserError
 from infoflow.heads import HEAD_ROLES
 from infoflow.results import SUFFIX, TABLES, AmbiguousModels, RunFolder
@@ -16,11 +17,11 @@ from ._figure import Method, ReportFigure, Section
 from ._layer_figure import facets
 from ._model_selection import ModelSelection
 from ._model_tables import DAMAGE, ModelTables, kind_of, unless_damaged
-from ._summary import UNTESTABLE, ScorecardRow, scorecard
+from ._summary import UNTESTABLE, ScorecardRow, findings_of
 from .front_page._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
 from .notebook._own_table import own_figure
-from .probing._section import PROBING, probing_section
+from .probing._scores import PROBING, probing_section
 from .representations._change import CHANGES, change_section
 from .representations._knowledge import KNOWS, knowledge_section
 from .representations._lenses import PREDICTS, lenses_section
@@ -29,9 +30,6 @@ from .representations._similarity import SIMILARITY, similarity_section
 from .representations._space import SPACE, space_section
 from .representations._words import WORDS, words_section
 from .training._training import TRAINING, training_section
-
-# Tables without a section of their own, drawn by their columns: user measures, and all remaining tables.
-
 
 OWN = Section(
     id="own",
@@ -116,9 +114,6 @@ def _section(
     return replace(section, notes=notes) if section else None
 
 
-# The whole report as data, before any HTML: what was studied, what was found, and the sections that show it.
-
-
 Builder = Callable[[ModelTables], Section | None]
 
 _SECTIONS: tuple[tuple[int, Section, Builder], ...] = (
@@ -168,7 +163,6 @@ class Sources:
 
     @classmethod
     def of(cls, run: RunFolder) -> "Sources":
-        """The sources of a run."""
         try:
             models = ModelSelection.of(run)
         except (KeyError, ValueError, TypeError) as error:
@@ -180,13 +174,26 @@ class Sources:
             ModelTables(run, models), [ModelTables(run, ModelSelection.of(run, name)) for name in models.further]
         )
 
-    def section(
-        self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]
-    ) -> Section | None:
-        """One of `sections()`, or None if the run has no data for it; `left_out` collects notes on damaged data."""
-        stated = partial(_shown_section, heading, build, self.tables, self.others)
+    def section(self, heading: Section, build: Builder, left_out: list[str]) -> Section | None:
+        """One of `sections()`, with the comparable panels of further architectures, and notes on what is not drawn.
+
+        None if the run has no data for it; `left_out` collects notes on damaged data.
+        """
+        name = f"the section on {build.__name__.removesuffix('_section').replace('_', ' ')}"
         with debug_mode(False):  # our own tested charts: schema validation would double their time
-            return unless_damaged(stated, None, _name(build), left_out)
+            return unless_damaged(lambda: self._section(heading, build), None, name, left_out)
+
+    def _section(self, heading: Section, build: Builder) -> Section | None:
+        self.tables.forget()
+        beside: dict[str, str] = {}
+        try:
+            section, refused = build(self.tables), []
+        except AmbiguousModels as error:
+            section, refused = None, [f"Not drawn: {error}"]
+        if section and self.others:
+            section, beside = facets(section, build, self.tables, self.others)
+        notes = [*(section.notes if section else []), *self.tables.notes(beside), *refused]
+        return replace(section or heading, notes=notes) if section or notes else None
 
 
 def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) -> Story:
@@ -211,34 +218,14 @@ def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) ->
     if (rest := unless_damaged(further, None, "the further tables", left_out)) is not None:
         shown_sections.append(rest)
     figures = [figure for section in shown_sections for figure in section.figures]
-    findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
+    findings = unless_damaged(
+        lambda: findings_of(run.tables.get(FINDINGS_TABLE.name), figures), [], "the findings", left_out
+    )
     screen = unless_damaged(partial(first_screen, run, sources.tables, figures), None, "the front page", left_out)
     shown_sections = [_opened(section, screen, findings) for section in shown_sections]
     return Story(
         models=sources.tables.models, sections=shown_sections, findings=findings, screen=screen, left_out=left_out
     )
-
-
-def _shown_section(
-    heading: Section,
-    build: Callable[[ModelTables], Section | None],
-    tables: ModelTables,
-    others: list[ModelTables],
-) -> Section | None:
-    """The section with the comparable panels of `others`, and notes on what is not drawn.
-
-    Only the notes remain if nothing is drawn.
-    """
-    tables.forget()
-    beside: dict[str, str] = {}
-    try:
-        section, refused = build(tables), []
-    except AmbiguousModels as error:
-        section, refused = None, [f"Not drawn: {error}"]
-    if section and others:
-        section, beside = facets(section, build, tables, others)
-    notes = [*(section.notes if section else []), *tables.notes(beside), *refused]
-    return replace(section or heading, notes=notes) if section or notes else None
 
 
 def _opened(section: Section, screen: Screen | None, findings: list[ScorecardRow]) -> Section:
@@ -249,7 +236,3 @@ def _opened(section: Section, screen: Screen | None, findings: list[ScorecardRow
     tested = {finding.figure for finding in findings if finding.verdict != UNTESTABLE}
     ranked = sorted(section.shown, key=lambda figure: (figure.id not in on_cards, figure.id not in tested))
     return replace(section, open=tuple(figure.id for figure in ranked[:_OPEN]))
-
-
-def _name(build: Callable[..., object]) -> str:
-    return f"the section on {build.__name__.removesuffix('_section').replace('_', ' ')}"

@@ -2,22 +2,20 @@
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from infoflow.findings import FINDINGS, FINDINGS_TABLE
+from infoflow.findings import FINDINGS
 from infoflow.results import END, TASK_SCORES, UNTRAINED, RunFolder
 
 from ._figure import ReportFigure
 from ._in_words import count_text, decimals, duration_text, listed, number
 from ._model_selection import ModelSelection, entries_with_readers, seeds_of_lines
 from ._theme import objective_label
-
-# How a claim fails.
-
 
 _NEEDED = re.compile(r"needed ([<>])")
 OPPOSITE, WEAKER, CONTROL, OTHER = "opposite", "weaker", "no more than the control", "otherwise"
@@ -35,8 +33,7 @@ def failure_kind(row: dict) -> str:
     if not asked:
         return OTHER
     sign = 1 if asked[1] == ">" else -1
-    effect, low, high = (sign * float(row[name]) for name in ("effect", "low", "high"))
-    low, high = min(low, high), max(low, high)
+    effect, high = sign * float(row["effect"]), max(sign * float(row[name]) for name in ("low", "high"))
     threshold, control = sign * float(row["threshold"]), sign * float(row.get("control", float("nan")))
     if threshold < 0:
         return OTHER  # a claim that something is small can fail in one direction only
@@ -53,20 +50,8 @@ def kind_text(row: dict) -> str:
     return "" if kind == OTHER else kind
 
 
-# The top of the report: what was studied, and what was found.
-
-
 UNTESTABLE = "not testable here"
 VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", UNTESTABLE: "–"}  # verdict → its mark
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelRow:
-    """One line of the table of models: those of one objective, or a single model."""
-
-    label: str
-    slot: int
-    cells: dict[str, str]  # column → text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,25 +104,22 @@ def study_line(run: RunFolder, models: ModelSelection) -> str:
     return ", ".join(part for part in parts if part) + "."
 
 
-def model_rows(run: RunFolder, models: ModelSelection) -> list[ModelRow]:
-    """The rows of the table of models, which has only columns that some model fills."""
-    rows = []
+def model_rows(run: RunFolder, models: ModelSelection) -> list[dict[str, Any]]:
+    """Label, slot and cells of each line of the table of models, which has only columns that some model fills."""
     entries = entries_with_readers(run)
     entries = models.named(entries) if "model" in entries else entries.assign(series="")
-    for series in models.series:
-        own = entries[entries["series"] == series.key]
-        rows.append(ModelRow(label=series.label, slot=series.slot, cells=_model_cells(own, models)))
-    filled = [name for name in (rows[0].cells if rows else {}) if any(row.cells[name] != "–" for row in rows)]
-    return [ModelRow(label=r.label, slot=r.slot, cells={name: r.cells[name] for name in filled}) for r in rows]
+    rows = [(line, _model_cells(entries[entries["series"] == line.key], models)) for line in models.series]
+    filled = [name for name in (rows[0][1] if rows else {}) if any(cells[name] != "–" for _, cells in rows)]
+    return [
+        {"label": line.label, "slot": line.slot, "cells": {name: cells[name] for name in filled}}
+        for line, cells in rows
+    ]
 
 
-def scorecard(run: RunFolder, figures: list[ReportFigure]) -> list[ScorecardRow]:
-    """The findings with their numbers in words; [] if none were tested."""
-    return findings_of(run.tables[FINDINGS_TABLE.name], figures) if FINDINGS_TABLE.name in run.tables else []
-
-
-def findings_of(every: pd.DataFrame, figures: list[ReportFigure]) -> list[ScorecardRow]:
-    """The claims of a table of findings."""
+def findings_of(every: pd.DataFrame | None, figures: list[ReportFigure]) -> list[ScorecardRow]:
+    """The claims of a table of findings with their numbers in words; [] without a table."""
+    if every is None:
+        return []
     first = every.drop_duplicates("id")  # its first row covers the first architecture, at the end of training
     elsewhere = every.drop(first.index)
     return [
@@ -153,22 +135,18 @@ def verdict_verb(verdict: str, count: int) -> str:
 
 def verdict_line(findings: list[ScorecardRow]) -> str:
     """How many claims hold, fail, and so on."""
-    counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
-    words = {
-        "undetermined": ("stays undetermined", "stay undetermined"),
-        "not testable here": ("cannot be tested here", "cannot be tested here"),
-    }
-    stated = {
-        verdict: words[verdict][count > 1] if verdict in words else verdict_verb(verdict, count)
-        for verdict, count in counts.items()
-    }
-    parts = [f"{count} {stated[verdict]}" for verdict, count in counts.items() if count]
+    counts = Counter(finding.verdict for finding in findings)
+    words = {"undetermined": ("stays undetermined", "stay undetermined"), UNTESTABLE: ("cannot be tested here",) * 2}
+    parts = [
+        f"{count} {words[verdict][count > 1] if verdict in words else verdict_verb(verdict, count)}"
+        for verdict in VERDICTS
+        if (count := counts[verdict])
+    ]
     claims = "claim was" if len(findings) == 1 else "claims were"
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
 
 
 def _runs_phrase(runs: list[dict[str, Any]]) -> str:
-    """The compared studies."""
     widths = listed([str(width) for width in sorted({int(run["width"]) for run in runs})])
     tokens = sorted(float(run["tokens"]) for run in runs)
     corpora = listed([_short_corpus(name) for name in dict.fromkeys(str(run["corpus"]) for run in runs)])
@@ -235,6 +213,8 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
     places = decimals(low, high, effect)
     known = math.isfinite(effect)
     id, verdict = str(row["id"]), str(row["verdict"])
+    control_name = row.get("control_name") or "control"
+    trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
     reason, more = _first_sentence(str(row.get("reason") or ""), shorten=verdict == "not testable here")
     return ScorecardRow(
         id=id,
@@ -245,15 +225,15 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         effect=number(effect, places) if known else "",
         interval=f"{number(low, places)} to {number(high, places)}" if known and math.isfinite(low) else "",
         unit=str(row.get("unit") or ""),
-        threshold=_plain(threshold) if known and math.isfinite(threshold) else "",
-        control=_control_text(row, control, places) if known else "",
+        threshold=f"{threshold:g}".replace("-", "−") if known and math.isfinite(threshold) else "",
+        control=f"{control_name}: {number(control, places)}" if known and math.isfinite(control) else "",
         published=_published(row.get("published"), row.get("unit")),
         source=str(row.get("source") or ""),
         source_read=str(row.get("source_read") or ""),
         short_source=_authors_and_year(str(row.get("source") or "")),
         reason=reason,
         cause=FINDINGS[id].known_cause if id in FINDINGS and verdict in ("fails", "undetermined") else "",
-        trend=_over_scale(row),
+        trend=f"{trend}; the numbers here are from {run}" if trend and run else trend,
         elsewhere="; ".join(map(_elsewhere, elsewhere)),
         notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
@@ -261,16 +241,6 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         figure=_figure_of(id, str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )
-
-
-def _over_scale(row: dict[str, Any]) -> str:
-    trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
-    return f"{trend}; the numbers here are from {run}" if trend and run else trend
-
-
-def _control_text(row: dict[str, Any], control: float, places: int) -> str:
-    name = row.get("control_name") or "control"
-    return f"{name}: {number(control, places)}" if math.isfinite(control) else ""
 
 
 def _published(value: Any, unit: Any) -> str:
@@ -309,11 +279,6 @@ def _first_sentence(text: str, shorten: bool) -> tuple[str, str]:
     """The text, or its first sentence and the rest, which goes to the notes (a long list of models, for example)."""
     first, dot, rest = text.partition(". ")
     return (f"{first}.", rest) if shorten and dot and len(text) > 160 else (text, "")
-
-
-def _plain(value: float) -> str:
-    """A threshold as it was written: 0.33, not 0.330."""
-    return f"{value:g}".replace("-", "−")
 
 
 def _float(value: Any) -> float:

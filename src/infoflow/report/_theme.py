@@ -1,13 +1,13 @@
 """Colours and type of all figures; styles and names of lines, which are the same in every figure."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from infoflow.objectives import OBJECTIVES, further_objectives
-
-# Colours and type of all figures: charts use CSS variables, so light, dark and print need no redrawing.
-
 
 # Series colours by slot (see below), distinguishable with any colour vision, or else by dash and mark. They were
 # optimised under three colour vision deficiencies: maximal distances within a family, and to all others.
@@ -56,14 +56,10 @@ RANK_STEPS = 11
 
 def _ramp(*anchors: str) -> dict[str, str]:
     """`RANK_STEPS` colours interpolated linearly between anchors; mixed here, since charts cannot mix CSS variables."""
-    stops = [[int(color[index : index + 2], 16) for index in (1, 3, 5)] for color in anchors]
-    shades = {}
-    for step in range(RANK_STEPS):
-        place = step / (RANK_STEPS - 1) * (len(stops) - 1)
-        low = min(int(place), len(stops) - 2)
-        mixed = [round(a + (b - a) * (place - low)) for a, b in zip(stops[low], stops[low + 1], strict=True)]
-        shades[f"rank-{step}"] = "#" + "".join(f"{value:02x}" for value in mixed)
-    return shades
+    stops = np.array([[int(color[index : index + 2], 16) for index in (1, 3, 5)] for color in anchors])
+    places = np.linspace(0, len(stops) - 1, RANK_STEPS)
+    mixed = np.stack([np.interp(places, range(len(stops)), part) for part in stops.T], axis=1).round().astype(int)
+    return {f"rank-{step}": f"#{red:02x}{green:02x}{blue:02x}" for step, (red, green, blue) in enumerate(mixed)}
 
 
 LIGHT |= _ramp("#77a9d6", "#2f6cad", "#0a1c3a")
@@ -107,13 +103,8 @@ def vega_config() -> dict[str, Any]:
     }
 
 
-def on_paper(text: str) -> str:
-    """The SVG or JSON text with every CSS variable replaced by its light colour."""
-    return coloured(text, LIGHT)
-
-
-def coloured(text: str, palette: dict[str, str]) -> str:
-    """The text with every CSS variable replaced by its colour."""
+def coloured(text: str, palette: Mapping[str, str] = LIGHT) -> str:
+    """The SVG or JSON text with every CSS variable replaced by its colour, by default the one of print."""
     return re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: palette.get(match[1], match[0]), text)
 
 
@@ -123,7 +114,6 @@ def css_variables(palette: dict[str, str]) -> str:
 
 
 # Styles and names of lines: a colour, dash and mark per objective, the same in every figure.
-
 
 FAMILIES: dict[str, tuple[int, ...]] = {
     "predict next": (0, 8, 9, 10),

@@ -176,9 +176,6 @@ def _asking(api: HfApi) -> Iterator[None]:
             enable_progress_bars()
 
 
-# Tables and cards.
-
-
 def _tables(run: RunFolder, shown: ShownRun, folder: Path) -> dict[str, tuple[Path, StoredTable]]:
     """Each table and its file: the original, or a copy in `folder` without the file names that a report hides."""
     found = {name: (run.path / "tables" / f"{name}.parquet", run.tables.stored(name)) for name in run.tables}

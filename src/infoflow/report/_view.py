@@ -23,7 +23,7 @@ from infoflow.heads import (
 )
 from infoflow.models import Model
 
-from ._embedding import asset, check_replaceable, closed, environment, packed, packed_json, policy, style
+from ._embedding import asset, check_replaceable, closed, environment, packed, policy, style
 from ._theme import Series
 from .heads._statistics import kind_label
 from .representations._words import words_payload
@@ -36,9 +36,6 @@ def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
         | ({} if token.segment is None else {"segment": token.segment})
         for token in tokens
     ]
-
-
-# One sentence's attention as one HTML file that needs only a browser.
 
 
 VIEWS = ("page.js", "attention.js", "sentence_view.js", "predictions.js", "effects.js")
@@ -61,16 +58,12 @@ def view_scripts(names: Iterable[str]) -> list[str]:
 def further_answers(model: Model, read: ReadSentence) -> dict[str, list[Mapping[str, Any]]]:
     """Data of the page besides attention: the lens, and the views of subjects; [] where the model has none."""
     found = {}
-    for name, answer in {"lens": _lens, **further_views()}.items():
+    for name, answer in {"lens": lambda model, read, _: sentence_lens(model, read), **further_views()}.items():
         try:
             found[name] = [answer(model, read, {})]
         except UserError:
             found[name] = []
     return found
-
-
-def _lens(model: Model, read: ReadSentence, choices: Mapping[str, str]) -> dict[str, Any]:
-    return sentence_lens(model, read)
 
 
 def write_view(
@@ -86,28 +79,20 @@ def write_view(
         answers: Data of further views, from `further_answers`.
     """
     path = check_view_path(path)
-    page = view_page(seen, Explored(answers=answers or {}))
-    with atomic_write(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return path
+    return _written(view_page(seen, Explored(answers=answers or {})), path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Explored:
     """The live explorer's results for a sentence, in addition to its attention."""
 
-    state: str = ""
-    """Initial choices of the page, in the format of an address fragment after `#`."""
-    before: SentenceAttention | None = None
-    """The sentence's attention in the unchanged model."""
-    change_text: str = ""
-    """What was ablated, in words."""
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Further arrays by name: the change of every weight."""
+    state: str = ""  # initial choices of the page, in the format of an address fragment after `#`
+    before: SentenceAttention | None = None  # the sentence's attention in the unchanged model
+    change_text: str = ""  # what was ablated, in words
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)  # further ones by name: the change of every weight
+    # Answers by question: lens, relevance; single ablations of tokens and heads.
     answers: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """Answers by question: lens, relevance; single ablations of tokens and heads."""
-    effect: Mapping[str, Any] | None = None
-    """Effect of the change on predictions and representations."""
+    effect: Mapping[str, Any] | None = None  # effect of the change on predictions and representations
 
 
 def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
@@ -129,18 +114,28 @@ def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
         payload["opens"] = "model"  # as the live page does
     if explored.effect is not None:
         payload["effect"] = explored.effect
+    arrays = {name: packed(array) for name, array in blocks.items()}
+    return _page("view.html.jinja", scripts, "views.css", view=payload, blocks=arrays)
+
+
+def _page(template: str, scripts: list[str], sheet: str, **content: Any) -> str:
     return (
         environment()
-        .get_template("view.html.jinja")
+        .get_template(template)
         .render(
-            view=payload,
-            blocks={name: packed(array) for name, array in blocks.items()},
-            style=Markup(style("style.css", "attention.css", "views.css")),
+            **content,
+            style=Markup(style("style.css", "attention.css", sheet)),
             scripts=[Markup(script) for script in scripts],
             policy=policy(scripts),
             version=version("infoflow"),
         )
     )
+
+
+def _written(page: str, path: Path) -> Path:
+    with atomic_write(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return path
 
 
 def check_view_path(path: Path | str) -> Path:
@@ -192,12 +187,8 @@ def _layer_payload(layer: LayerAttention) -> dict[str, Any]:
         "width": layer.query.shape[-1],
         "scaling": layer.scaling,
         "biased": layer.biased,
-        "scales": {name: [float(f"{v:.4g}") for v in _scales(vectors)] for name, vectors in _vectors(layer).items()},
+        "scales": {name: [float(f"{v:.4g}") for v in _scales(getattr(layer, name))] for name in ("query", "key")},
     }
-
-
-def _vectors(layer: LayerAttention) -> dict[str, np.ndarray]:
-    return {"query": layer.query, "key": layer.key}
 
 
 def _scales(vectors: np.ndarray) -> np.ndarray:
@@ -213,13 +204,9 @@ def view_blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
             home = f"{kind.stack}/{kind.kind}/{layer.layer}"
             blocks[f"{home}/weights"] = layer.weights
             blocks[f"{home}/norms"] = layer.value_norms.astype(np.float32)
-            for name, vectors in _vectors(layer).items():
-                signed = np.rint(127 * vectors / _scales(vectors)[:, None, None]).astype(np.int8)
-                blocks[f"{home}/{name}"] = signed
+            for name, vectors in (("query", layer.query), ("key", layer.key)):
+                blocks[f"{home}/{name}"] = np.rint(127 * vectors / _scales(vectors)[:, None, None]).astype(np.int8)
     return blocks
-
-
-# Neighbours of some words in one model, as one HTML file that needs only a browser.
 
 
 _SCRIPTS = ("page.js", "attention.js", "words.js")
@@ -239,20 +226,6 @@ def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
     path = check_view_path(path)
     if table.empty:
         raise UserError(f"These words have no neighbours in {model}: none of them occurs in the corpus as one token.")
-    words = words_payload([(Series(key=model, label=model, slot=0), table.assign(model=model))])
+    words, _ = words_payload([(Series(key=model, label=model, slot=0), table.assign(model=model))])
     scripts = [closed(asset(name)) for name in _SCRIPTS]
-    page = (
-        environment()
-        .get_template("word_view.html.jinja")
-        .render(
-            model=model,
-            words={"packed": packed_json(words.live), "still": words.still, "live": words.live},
-            style=Markup(style("style.css", "attention.css", "words.css")),
-            scripts=[Markup(script) for script in scripts],
-            policy=policy(scripts),
-            version=version("infoflow"),
-        )
-    )
-    with atomic_write(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return path
+    return _written(_page("word_view.html.jinja", scripts, "words.css", model=model, words=words), path)

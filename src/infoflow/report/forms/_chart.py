@@ -11,15 +11,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from .._model_selection import JOIN
 from .._theme import Series, vega_config
 from ._marks import Channel, Layer, channel, filtered
-
-# Shared parts of all charts: size and parameters, axes, tooltips, and styles of controls, lines and highlights.
-
 
 HEIGHT = 270
 PADDING = {"left": 2, "top": 2, "right": 6, "bottom": 2}
@@ -47,33 +43,17 @@ def finished(layers: list[Layer], height: int, **start: Any) -> dict[str, Any]:
     """The complete chart specification: adds width, the page's parameters, config and padding.
 
     The page sets `highlight` to a line's key and `at_layer` to a layer in all charts of a section at once; the chart's
-    own parameters start with the values in `start`.
+    own parameters start with the values in `start`. Layers without rows are left out.
     """
     with datasets() as rows:
-        spec = _layered(layers)
+        drawn = [layer for layer in layers if not (isinstance(layer.data, pd.DataFrame) and layer.data.empty)] or layers
+        spec = alt.layer(*drawn).to_dict(validate=False)
     if rows:
         spec["datasets"] = spec.get("datasets", {}) | rows
     values = {**start, "highlight": "", "at_layer": -1}
     params = [*spec.pop("params", []), *({"name": name, "value": value} for name, value in values.items())]
     size = {"height": height, "params": params, "width": "container"}
     return {**_lean(spec), **size, "config": vega_config(), "padding": PADDING}
-
-
-def _layered(charts: list[Layer]) -> dict[str, Any]:
-    """The specification of layered charts, as `alt.layer` makes it, but without three copies of each chart."""
-    if not all(type(chart) is alt.Chart and _plain(chart) for chart in charts):
-        return alt.layer(*charts).to_dict(validate=False)
-    context = {"top_level": False, "datasets": {}}
-    layers = [chart.to_dict(validate=False, context=context) for chart in charts]
-    spec: dict[str, Any] = {"layer": layers, "$schema": alt.SCHEMA_URL}
-    if charts[0].data is not alt.Undefined and all(chart.data is charts[0].data for chart in charts):
-        spec = {"data": [layer.pop("data") for layer in layers].pop(), **spec}
-    return spec | ({"datasets": context["datasets"]} if context["datasets"] else {})
-
-
-def _plain(chart: alt.Chart) -> bool:
-    """Whether the chart has no property that applies to the whole picture."""
-    return all(chart[name] is alt.Undefined for name in ("params", "width", "height", "view", "resolve", "name"))
 
 
 def _lean(spec: dict[str, Any]) -> dict[str, Any]:
@@ -198,8 +178,8 @@ def spread(positions: list[float], gap: float, high: float) -> list[float]:
 def datasets() -> Iterator[dict[str, list[dict[str, Any]]]]:
     """Context in which chart specifications refer to tables by name; yields the rows by name.
 
-    Altair itself would convert a table once per layer, column by column through pandas. Names, rows and values are
-    those that Altair would write; NaN becomes `None`.
+    Altair itself would convert a table once per layer. Names, rows and values are those that Altair would write; NaN
+    becomes `None`.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     names: dict[int, tuple[str, pd.DataFrame]] = {}  # keeps the table alive, so that no other one reuses its identity
@@ -225,29 +205,10 @@ def datasets() -> Iterator[dict[str, list[dict[str, Any]]]]:
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """One mapping per row, with JSON values."""
-    names = [str(name) for name in frame.columns]
-    columns = [_plain_values(frame, place) for place in range(len(names))]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _plain_values(frame: pd.DataFrame, place: int) -> list[Any]:
-    column = frame.iloc[:, place]
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "bi":
-        return column.tolist()
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
-        numbers = column.to_numpy()
-        values = numbers.tolist()
-        for missing in np.flatnonzero(~np.isfinite(numbers)).tolist():
-            values[missing] = None
-        return values
-    if isinstance(column.dtype, pd.StringDtype):
-        return column.to_numpy(dtype=object, na_value=None).tolist()
-    alone = alt.utils.sanitize_pandas_dataframe(frame.iloc[:, [place]])  # lists, categories and other types
-    return alone.to_dict(orient="list")[frame.columns[place]]
+    return alt.utils.sanitize_pandas_dataframe(frame).to_dict(orient="records")
 
 
 # Axes of charts shown side by side: the panels of one figure, or one figure for several architectures.
-
 
 _FREE = 5.0  # times the smallest span: beyond it, the smallest would be a flat line on the largest scale
 
@@ -296,9 +257,9 @@ class AbstractForm(ABC):
         """Axis ranges: the chosen ones, or those of its own data."""
 
     @property
-    @abstractmethod
     def compared(self) -> bool:
         """Whether the other panels of its figure share its axes."""
+        return False
 
     @property
     @abstractmethod

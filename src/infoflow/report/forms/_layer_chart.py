@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import pandas as pd
 
 from .._in_words import listed
-from .._theme import RANK_STEPS, Series
+from .._theme import Series
 from ._chart import (
     BASELINE,
     CONTROL,
@@ -31,9 +31,7 @@ from ._chart import (
 )
 from ._lines import ANY, SHARE, control_lines, hovered_layer, level, lines, looks_of
 from ._marks import Channel, Constant, Layer, channel, draw
-
-# The most common chart: a value by layer with one line per objective or model, bands, and controls in dashed grey.
-
+from ._over_time import layer_shades
 
 _CONVERGED = {True: "has converged", False: "has not converged: more text would change it"}
 _ROW = 9  # pixels per row of squares
@@ -48,8 +46,7 @@ class _Span(NamedTuple):
     high: float
     holds_baseline: bool
     inverted: bool = False
-    foot: int = 0
-    """Pixels at the lower edge for the convergence strip."""
+    foot: int = 0  # pixels at the lower edge for the convergence strip
 
     def reaching(self, value: float) -> "_Span":
         """Extend the range to include a value, unless that would squash the curves to less than a fifth."""
@@ -149,18 +146,14 @@ def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, 
 
 
 def _series_layers(trained: pd.DataFrame, series: list[Series], at: dict[str, Any]) -> list[Layer]:
+    """The lines; those of pairs of models have dashes in the second model's colour on top of the first model's."""
     tooltip = tips("name:N|model", "layer:Q|layer", "shown:N|value", "count:Q|occurrences|,")
-    pairs = [s for s in series if s.second_color]
-    second = [_second_color(trained, pairs, at)] if pairs else []
-    return lines(trained, at, looks_of(series), tooltip=tooltip, over=second)
-
-
-def _second_color(trained: pd.DataFrame, pairs: list[Series], at: dict[str, Any]) -> Layer:
-    """Dashes in the second model's colour on top of the first model's line."""
-    rows = trained[trained["series"].isin([s.key for s in pairs])]
-    color = by_key("stroke", "second", [s.key for s in pairs], [s.second_color for s in pairs])
+    second = {s.key: s.second_color for s in series if s.second_color}
+    rows = trained[trained["series"].isin(list(second))]
+    color = by_key("stroke", "second", list(second), list(second.values()))
     look = {"strokeWidth": 2.4, "strokeDash": [8, 8], "strokeCap": "butt", "stroke": color, "opacity": lit()}
-    return draw("line", rows.assign(second=rows["series"]), at, look)
+    dashes = draw("line", rows.assign(second=rows["series"]), at, look)
+    return lines(trained, at, looks_of(series), tooltip=tooltip, over=[dashes])
 
 
 def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: Channel) -> list[Layer]:
@@ -271,23 +264,17 @@ def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Span:
     return _Span(0.0 if 0 <= low < 0.3 * high else low - margin, high + margin, holds)
 
 
-class PanelScales(NamedTuple):
-    """The scales of panels side by side, and the caption's note about them."""
-
-    shared: tuple[float, float] | None  # None if each panel has its own
-    note: str
-
-
 def panel_scales(
     tables: Iterable[pd.DataFrame], note: str, bounds: tuple[float, float] = ANY, zero: float = math.inf
-) -> PanelScales:
-    """One scale for all panels, or none if one panel spans more than five times another; see `shared_range`."""
+) -> tuple[tuple[float, float] | None, str]:
+    """One scale for all panels, or None if one spans more than five times another, and the caption's note about it.
+
+    See `shared_range`.
+    """
     tables = [table for table in tables if len(table)]
     spans = [high - low for low, high in (shared_range(table, bounds, zero) for table in tables)]
-    note = scale_note(spans, note)
-    if free_scales(spans):
-        return PanelScales(None, note)
-    return PanelScales(shared_range(pd.concat(tables, ignore_index=True), bounds, zero), note)
+    shared = None if free_scales(spans) else shared_range(pd.concat(tables, ignore_index=True), bounds, zero)
+    return shared, scale_note(spans, note)
 
 
 def shared_range(table: pd.DataFrame, bounds: tuple[float, float] = ANY, zero: float = math.inf) -> tuple[float, float]:
@@ -297,9 +284,6 @@ def shared_range(table: pd.DataFrame, bounds: tuple[float, float] = ANY, zero: f
     low = min(low, 0.0) if low < zero * high else low
     margin = 0.06 * (high - low) or 0.1
     return (low - margin if low else 0.0), high + margin
-
-
-# A value by layer with one line per frequency bin: the most frequent, middle and rarest in colour, others grey.
 
 
 _LABEL_GAP = 12.5  # pixels between direct labels
@@ -342,14 +326,14 @@ class RankChart(AbstractForm):
         named = _named(bins)
         color, shape = (
             by_key(name, "ranks", list(named), values)
-            for name, values in (("color", _shades(named)), ("shape", _MARKS))
+            for name, values in (("color", layer_shades(list(named))), ("shape", _MARKS))
         )
         tooltip = tips("ranks:N|frequency rank", "layer:Q|layer", "shown:N|value", "count:Q|occurrences|,")
         shown, rest = (bins[bins["ranks"].isin(named) == kept] for kept in (True, False))
         how: dict[str, Any] = {"touch": 120, "tooltip": tooltip}
         thin = {"light": lambda opacity=1.0: lit(0.45 * opacity), "band": 0, "width": 1, "size": 0}
         grey = {"detail": "ranks:N", "color": Constant("var(--control)")}
-        between = lines(rest, at, grey, **thin, **how) if len(rest) else []
+        between = lines(rest, at, grey, **thin, **how)
         beneath = control_lines(control, at, band=0)
         drawn = lines(shown, at, {"color": color, "shape": shape}, beneath=beneath, band=0.15, size=26, **how)
         hovered = hovered_layer(sorted(table["layer"].unique().tolist()), x)
@@ -358,7 +342,6 @@ class RankChart(AbstractForm):
     def _labels(
         self, bins: pd.DataFrame, named: dict[str, str], control: pd.DataFrame, at: dict[str, Any], color: Channel
     ) -> Layer:
-        """Name and ranks of each labelled line at its right end."""
         last = int(bins["layer"].max())
         rows = bins[bins["layer"] == last].sort_values("rank_low")
         frame = rows[["ranks", "value", "series"]].rename(columns={"value": "at"}).assign(grey=False)
@@ -378,9 +361,3 @@ def _named(bins: pd.DataFrame) -> dict[str, str]:
     if len(ranks) < 3:
         return dict(zip(ranks, (_NAMES[0], _NAMES[-1]), strict=False))
     return dict(zip((ranks[0], ranks[len(ranks) // 2], ranks[-1]), _NAMES, strict=True))
-
-
-def _shades(named: dict[str, str]) -> list[str]:
-    """Steps of one colour ramp, the last for the rarest bin."""
-    last = max(len(named) - 1, 1)
-    return [f"var(--rank-{round(index * (RANK_STEPS - 1) / last)})" for index in range(len(named))]

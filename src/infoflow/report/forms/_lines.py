@@ -10,9 +10,6 @@ import pandas as pd
 from ._chart import CONTROL, NAME, by_key, dash_of, finished, lit, opacity_if, shape_of, tips, with_field
 from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, flattened, point_style, unchanged
 
-# Line names above the picture, for charts with lines in every corner.
-
-
 _LINE = 14  # pixels between names
 _LETTER, _ROOM = 7, 300  # pixels per bold letter, and of a narrow picture
 _PLACE = {"x": "across", "y": "at"}
@@ -36,9 +33,6 @@ def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> Layer
     in_pixels = {name: channel(name, f"{field}:Q", scale=None, axis=None) for name, field in _PLACE.items()}
     color = channel("color", "color:N", scale=None)
     return draw("text", table, NAME, in_pixels, align="left", baseline="top", text="text:N", color=color)
-
-
-# Lines over x with their bands, marks and controls.
 
 
 SHARE = (0.0, 1.0)
@@ -175,9 +169,6 @@ def of_one(rows: pd.DataFrame, key: str) -> Layer:
     return calculated(rows, series=json.dumps(key))
 
 
-# Lines over any x, with their names above the picture.
-
-
 Name = tuple[str, str, str]
 """A mark, its name, and its colour."""
 
@@ -197,17 +188,8 @@ def named_lines(
 ) -> dict[str, Any]:
     """Draw the lines of `rows` at `at`, with their names above the picture.
 
-    Args:
-        rows: As in `lines`.
-        at: The encodings `x` and `y`.
-        found: The lines: each with key, label, color, dash and shape.
-        height: Height of the picture.
-        field: The column with their keys.
-        mark: Mark before each name.
-        beneath: Layers drawn first.
-        above: Layers drawn last.
-        names: Names of the other layers.
-        how: As in `lines`.
+    Each of the lines in `found` has key (in the column `field`), label, color, dash and shape; `mark` is before its
+    name. `beneath` and `above` are further layers, with their `names`; `how` is as in `lines`.
     """
     drawn = lines(rows, at, looks_of(found, field), **how)
     stated = [*((mark, one.label, one.color) for one in found), *names]

@@ -8,11 +8,6 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-# The grammar of charts: rows of a table, marks for them, and channels that encode fields.
-#
-# Forms and figures compose their charts from it, so that only the forms depend on the drawing library.
-
-
 Layer = alt.Chart
 Rows = pd.DataFrame | alt.Chart
 Channel = Any
@@ -129,9 +124,6 @@ def span(*values: Any, margin: float = 0.05, flat: float = 0.1) -> tuple[float, 
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     room = margin * (high - low) or flat
     return low - room, high + room
-
-
-# Hollow marks: measured with one seed, so the interval covers only the choice of sentences.
 
 
 HOLLOW = "not seeds (hollow marks)"

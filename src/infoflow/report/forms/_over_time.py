@@ -19,7 +19,6 @@ from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, e
 # A chart carries the positions of its checkpoints on every clock, as shares of the axis; the page sets `clock` to the
 # shown clock, and `now` to the current update.
 
-
 CLOCKS = {
     "update": "updates",
     "tokens": "tokens that the loss was computed on",
@@ -86,10 +85,8 @@ class TimeAxis:
     def placed(self, rows: pd.DataFrame, series: str = "", **fields: str) -> Layer:
         """Add fields to the rows that place columns of updates on the clock of the figure's axis.
 
-        Args:
-            rows: Rows of `series`, or rows with that column.
-            series: The line.
-            fields: Field → column of updates; a field of the same name replaces the column.
+        `rows` are those of `series`, or have that column. `fields`: field → column of updates; a field of the same name
+        replaces the column.
         """
         columns = dict.fromkeys(fields.values())
         parts = [(series, rows)] if series else rows.groupby("series", sort=False)
@@ -221,9 +218,6 @@ def _is_known(values: pd.Series) -> bool:
     return bool(np.isfinite(values.astype(float)).all()) and float(values.max()) > 0
 
 
-# Charts over training: lines by update, and layer × update cells.
-
-
 ROW_NAME = {
     "align": "left",
     "baseline": "bottom",
@@ -261,7 +255,6 @@ def time_lines(
     """Lines of `value` by `update` with bands, a dot at the page's current checkpoint, and names at their ends.
 
     Args:
-        axis: The time axis.
         rows: With the columns series, update, value, low, high and seeds.
         y: The axis of values (see `amount`), with its domain.
         look: The optional encodings `color` and `strokeDash`.
@@ -275,16 +268,18 @@ def time_lines(
     axis, keys = axis.with_room(room), list(dict.fromkeys(rows["series"]))
     columns = dict.fromkeys(["series", by, "update", "value", "low", "high", "seeds"])
     rows = rows.loc[:, list(columns)].round(dict.fromkeys(("value", "low", "high"), 4))
-    at, detail = {"x": axis.channel(), "y": y}, {} if by == "series" else {"detail": f"{by}:{_kind(rows[by])}"}
-    look = look | detail
+    at, kind = {"x": axis.channel(), "y": y}, "O" if pd.api.types.is_numeric_dtype(rows[by]) else "N"
+    look = look | ({} if by == "series" else {"detail": f"{by}:{kind}"})
     own = {name: look[name] for name in ("color", "detail") if name in look}
-    grey = [] if control is None or control.empty else [_control(control, at)]
+    grey = []
+    if control is not None and len(control):
+        base = timed(control[["series", "update", "value"]].round(4))
+        grey = [draw("line", base, CONTROL, at, detail="series:N", opacity=lit(1.0, 0.5))]
     drawn = lines(rows, at, look, on=timed, light=light, band=band, width=width, size=0, touch=0)
     base, doubtful = timed(rows), rows[axis.suspected(rows)]
     dots = draw("point", base, at, own, filled=True, size=48, opacity=at_now(1))
     layers = [axis.marker(keys), *grey, *beneath, *drawn, dots]
-    if len(doubtful):
-        layers.append(draw("point", timed(doubtful), at, own, HOLLOW_MARK, size=64, opacity=light()))
+    layers.append(draw("point", timed(doubtful), at, own, HOLLOW_MARK, size=64, opacity=light()))
     if tooltip:
         layers.append(draw("point", base, at, TOUCH, size=160, tooltip=tooltip))
     if names:
@@ -294,15 +289,6 @@ def time_lines(
         above = with_field(y, "at")
         layers.append(draw("text", timed(ends), NAME, own, _AT_END, x=at["x"], y=above, text="text:N", opacity=light()))
     return axis.finished(layers, height, keys)
-
-
-def _kind(values: pd.Series) -> str:
-    return "O" if pd.api.types.is_numeric_dtype(values) else "N"
-
-
-def _control(rows: pd.DataFrame, at: dict[str, Any]) -> Layer:
-    base = timed(rows[["series", "update", "value"]].round(4))
-    return draw("line", base, CONTROL, at, detail="series:N", opacity=lit(1.0, 0.5))
 
 
 def layer_cells(axis: TimeAxis, rows: pd.DataFrame, ends: tuple[float, float], unit: str) -> dict[str, Any]:
@@ -328,7 +314,6 @@ def layer_cells(axis: TimeAxis, rows: pd.DataFrame, ends: tuple[float, float], u
     marks = [
         draw("rect", calculated(folded(digits[chosen], "layer"), **edges, series=series), across, look, style)
         for chosen, style in ((~doubtful, full), (doubtful, hollow))
-        if chosen.any() or style is full
     ]
     height = max(_CELL * len(order), 60)
     frames = calculated(pd.DataFrame({"update": updates}), **edges, series=series)
@@ -367,7 +352,7 @@ def layer_color(layers: Sequence[int]) -> Channel:
     return channel("color", "layer:O", scale=scale, legend=None)
 
 
-def layer_shades(layers: Sequence[int]) -> list[str]:
+def layer_shades(layers: Sequence[object]) -> list[str]:
     """Colours of these layers, in their order."""
     last = max(len(layers) - 1, 1)
     return [f"var(--rank-{round((RANK_STEPS - 1) * place / last)})" for place in range(len(layers))]

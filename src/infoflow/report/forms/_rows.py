@@ -8,9 +8,6 @@ from ._chart import CONTROL, VALUE, amount, bounded, color_if, finished, lit, ti
 from ._lines import ANY, names_above
 from ._marks import Channel, Layer, Rows, also, channel, draw, point_style
 
-# Interval dots: one row per compared item, with its label at the left and a reference.
-
-
 _GREY: dict[str, Any] = {"filled": True, "size": 55, "color": "var(--control)", "opacity": 1}
 _ROOM = 130  # pixels next to row labels in narrow panels
 _ONE_CONTROL = {"control": "control", "shape": "cross"}
@@ -73,9 +70,6 @@ def interval_dots(
     if legend:
         layers.append(names_above(legend, room=_ROOM))
     return finished(layers, 12 + step * len(names))
-
-
-# Squares in rows and columns: stronger colours mean larger values; numbers appear where they fit.
 
 
 def squares(

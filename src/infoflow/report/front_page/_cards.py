@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import pandas as pd
-from markupsafe import Markup
 
 from infoflow.heads import HEAD_PRUNING_CURVE
 
@@ -16,10 +15,10 @@ from .._in_words import Chosen, Estimate, Samples, chosen, decimals, number
 from .._model_tables import ModelTables
 from .._theme import Series
 from ._measures import Card, CardMeasure, card_measures, measured
-from ._roles import roles_card
-from ._spark import spark
+from ._spark import roles_card, spark
 
 CARDS = 3
+_UNCLEAR = "unclear in {line}"
 _EACH = 3  # up to this number, a sentence names every line
 
 HOW_CHOSEN = (
@@ -42,10 +41,8 @@ def strength(estimate: Estimate) -> float:
 def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) -> list[Card]:
     """The cards, in the report's order; if no measure has one, cards with the answers of the first figures.
 
-    Args:
-        tables: The run's tables.
-        figures: The figures on the page; each card links to one.
-        dull: Lines with models that have not learned their task, drawn in grey.
+    Each card links to one of the `figures` on the page. `dull`: lines with models that have not learned their task,
+    drawn in grey.
     """
     found = []
     every, ids = card_measures(tables), {figure.id for figure in figures}
@@ -60,21 +57,8 @@ def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) 
     ahead = [card] if "head-map" in ids and (card := roles_card(tables)) else []
     chosen = sorted([*first, *more], key=lambda one: (one[0].fills, not one[2].clear))[: CARDS - len(ahead)]
     made = [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: every.index(one[0]))]
-    return [*ahead, *made] or [_of_figure(figure) for figure in figures if figure.words][:CARDS]
-
-
-def _of_figure(figure: ReportFigure) -> Card:
-    """A card with the words of a figure."""
-    return Card(
-        figure=figure.id,
-        question=figure.question,
-        sentence=figure.words,
-        difference="",
-        clear=True,
-        strength=0.0,
-        picture=Markup(""),
-        picked=False,
-    )
+    stated = [Card(figure=one.id, question=one.question, sentence=one.words) for one in figures if one.words]
+    return [*ahead, *made] or stated[:CARDS]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,9 +165,6 @@ def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> 
     return {"first": layers[0], "last": layers[-1], "middle": middle, "reached": reached(measure, layers)}
 
 
-_UNCLEAR = "unclear in {line}"
-
-
 def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
     """The verb phrase for a line, with a placeholder for its name."""
     if not first and _is_still(measure, estimate):
@@ -260,12 +241,11 @@ def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = (
         pair=pair,
         difference=_differ(trained, *pair) if pair else None,
         difference_beyond=_differ(beyond, *pair) if pair else None,
-        at=best_layers(frame) if measure.contrast == "best" else {},
+        at={key: best.key for key in trained if measure.contrast == "best" and (best := _best(frame, key))},
     )
 
 
 def _differ(found: dict[str, Samples], a: str, b: str) -> Estimate:
-    """Difference of two lines, paired by seeds and sentences."""
     return (found[a] - found[b]).estimate()
 
 
@@ -273,12 +253,6 @@ def _best(frame: pd.DataFrame, key: str, trained: bool = True) -> Chosen[int] | 
     """A line's layer with the largest value on one half of the sentences, with all values on the other half."""
     layers = layers_of(frame[frame["trained"] == trained], key)
     return chosen({layer: samples_at(frame, key, layer, trained) for layer in layers})
-
-
-def best_layers(frame: pd.DataFrame) -> dict[str, int]:
-    """Each line's layer with the largest value."""
-    found = {str(key): _best(frame, str(key)) for key in dict.fromkeys(frame["series"])}
-    return {key: best.key for key, best in found.items() if best}
 
 
 def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool = True) -> Samples:

@@ -26,7 +26,7 @@ from .._in_words import Samples
 from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
 from ..probing._rows import all_examples, of, one_probe, task_label, tasks_of
-from ..representations._information_rows import LIMITED_BY, input_rows, output_rows
+from ..representations._information import LIMITED_BY, input_rows, output_rows
 from ..representations._lenses import one_choice
 
 Contrast = Literal["ends", "middle", "best", "reached"]
@@ -41,11 +41,11 @@ class Card:
     figure: str  # where its arrow leads
     question: str
     sentence: str
-    difference: str  # the number that the card rests on, with its interval and the control
-    clear: bool
-    strength: float
-    picture: Markup
-    picked: bool = True  # by its strength, among many; otherwise it comes with the tables of its command
+    difference: str = ""  # the number that the card rests on, with its interval and the control
+    clear: bool = True
+    strength: float = 0.0
+    picture: Markup = Markup("")  # noqa: RUF009 (immutable)
+    picked: bool = False  # by its strength, among many; otherwise it comes with the tables of its command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +56,7 @@ class CardMeasure:
     section: str  # the front page shows one measure per section
     question: str
     table: str
-    rows: Callable[[pd.DataFrame, ModelSelection], pd.DataFrame]
+    rows: Callable[[pd.DataFrame, ModelSelection], pd.DataFrame] = lambda frame, models: models.main(frame)
     opening: str  # start of the sentence, with `{at}` where it depends on the models' depth
     contrast: Contrast = "ends"
     falls: str = "falls in {line} by"  # verbs; equal if the contrast is not a change
@@ -75,18 +75,6 @@ class CardMeasure:
     fills: bool = False  # shown only where the others leave room: reports of `heads` and `probe`
 
 
-def _main(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    return models.main(frame)
-
-
-def _input(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    return input_rows(models.main(frame))
-
-
-def _output(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    return output_rows(models.main(frame))
-
-
 def _cosine(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     rows = frame[(frame["measure"] == "average_similarity") & (frame["space"] == "raw")]
     return models.main(rows[rows["words"] == "mean"] if "words" in rows else rows)
@@ -99,23 +87,10 @@ def _lens(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # there it is 1 by definition
 
 
-def _left(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    rows = models.main(frame)
-    return rows[rows["side"] == "left"]
-
-
 def _removed(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Rise of the loss as heads are pruned, least important first; `layer` holds the share of pruned heads."""
     rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
     return rows.assign(layer=(100 * rows["removed"]).round().astype(int))
-
-
-def _special(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    return mean_over_heads(models.main(frame[frame["statistic"] == "special"]))
-
-
-def _sharpness(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    return mean_over_heads(models.main(frame))
 
 
 def mean_over_heads(rows: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +114,7 @@ _KEPT = CardMeasure(
     section="knows",
     question="How much of the input do layers keep?",
     table=USABLE_INFORMATION.name,
-    rows=_input,
+    rows=lambda frame, models: input_rows(models.main(frame)),
     opening="From layer {first} to {last}, ",
     rises="gains",
     falls="loses",
@@ -162,7 +137,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         noun="the change of information about the token to predict",
         question="How much do layers encode about the output?",
         table=MUTUAL_INFORMATION.name,
-        rows=_output,
+        rows=lambda frame, models: output_rows(models.main(frame)),
         what="of information about the token to predict",
     ),
     CardMeasure(
@@ -172,7 +147,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="knows",
         question="Do nearest neighbours stay the same token?",
         table=IDENTITY_NEIGHBOURS.name,
-        rows=_main,
         opening="From layer {first} to {last}, neighbours that are the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",
@@ -185,7 +159,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="changes",
         question="Do upper layers change more than lower ones?",
         table=LAYER_DISTANCE.name,
-        rows=_main,
         opening="From the first step to the last, the change per layer ",
     ),
     CardMeasure(
@@ -221,7 +194,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="neighbours",
         question="Is a token's position kept?",
         table=POSITION_NEIGHBOURS.name,
-        rows=_main,
         opening="From layer {first} to {last}, the distance in position of neighbours ",
         unit="tokens",
     ),
@@ -232,7 +204,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="neighbours",
         question="Do neighbours share their context?",
         table=CONTEXT_NEIGHBOURS.name,
-        rows=_left,
+        rows=lambda frame, models: models.main(frame[frame["side"] == "left"]),
         opening="From layer {first} to {last}, neighbours after the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",
@@ -258,7 +230,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="heads",
         question="How much attention goes to special tokens?",
         table=HEAD_SURFACE.name,
-        rows=_special,
+        rows=lambda frame, models: mean_over_heads(models.main(frame[frame["statistic"] == "special"])),
         contrast="best",
         opening="The mean share of attention on special tokens is largest ",
         rises="in layer {at} of {line}, at",
@@ -273,7 +245,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="heads",
         question="In which layer do heads attend most sharply?",
         table=HEAD_CONFIDENCE.name,
-        rows=_sharpness,
+        rows=lambda frame, models: mean_over_heads(models.main(frame)),
         contrast="best",
         opening="A head's largest weight is on average largest ",
         rises="in layer {at} of {line}, at",
@@ -291,7 +263,6 @@ def card_measures(tables: ModelTables) -> list[CardMeasure]:
 
 
 def _of_tasks(tables: ModelTables) -> list[CardMeasure]:
-    """One measure per probing task of the run."""
     frame = tables.get(PROBE_SCORES.name)
     return [] if frame is None else [_of_task(task) for task in tasks_of(of(frame, metric="accuracy", labels="task"))]
 

@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -19,7 +19,7 @@ from .._figure import ReportFigure
 from .._in_words import count_text, decimals, listed, number
 from .._model_selection import entries_with_readers, seeds_of_lines
 from .._model_tables import ModelTables
-from .._summary import KINDS, OTHER, UNTESTABLE, failure_kind, kind_text
+from .._summary import KINDS, OTHER, UNTESTABLE, failure_kind, kind_text, verdict_verb
 from ._cards import HOW_CHOSEN, Card, cards
 
 _SMALL = 10_000_000  # models with fewer parameters are called small
@@ -33,8 +33,7 @@ class ClaimsLine:
 
     tested: int
     every: int
-    counts: dict[str, int]  # verdict → number of claims, without untestable ones
-    kinds: list[tuple[str, int]]  # kinds of the failures
+    verdicts: str  # "✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined"
     surprising: str  # the most surprising failure in words; "" without failures
     surprising_id: str
     reasons: list[tuple[str, int]]  # why the other claims cannot be tested, most frequent reason first
@@ -48,22 +47,18 @@ class Learned:
     failed: list[str]  # sentences about those that have not
     dull: frozenset[str]  # lines with at least one model that has not learned
 
-    @property
-    def symbol(self) -> str:
-        return "✗" if self.dull else "✓"
-
 
 def learned(tables: ModelTables) -> Learned | None:
     """Compare each line's scores with the limit of its objective; None if no task was scored."""
     if tables.models.by != "objective":
         return None
-    parts = [part for part in (_scored(tables), _readers(tables)) if part is not None]
-    if not parts:
+    found = [*_scored(tables), *_readers(tables)]
+    if not found:
         return None
     return Learned(
-        passed=[line for part in parts for line in part.passed],
-        failed=[line for part in parts for line in part.failed],
-        dull=frozenset().union(*(part.dull for part in parts)),
+        passed=[text for _, passed, text in found if passed],
+        failed=[text for _, passed, text in found if not passed],
+        dull=frozenset(line for line, passed, _ in found if not passed),
     )
 
 
@@ -97,7 +92,7 @@ def first_screen(run: RunFolder, tables: ModelTables, figures: Sequence[ReportFi
     scored = learned(tables)
     dull = set(scored.dull) if scored else set()
     findings = run.tables.get(FINDINGS_TABLE.name)
-    seeds = _seeds(run)
+    seeds = seeds_of_lines(entries_with_readers(run))[-1]
     claims = None if findings is None else claims_line(findings)
     return Screen(
         badge="one seed: exploratory" if tables.models.by == "objective" and seeds == 1 else "",
@@ -121,12 +116,11 @@ def _next_step(tables: ModelTables, seeds: int, scored: Learned | None, claims: 
                 "Train three seeds: claims that compare objectives need them, and intervals then cover initial weights."
             )
             return NextStep(text, "--seeds 0,1,2")
-        left = [(reason, count) for reason, count in claims.reasons if " in the plan" in reason] if claims else []
-        if not left:
-            return None
-        (reason, count), *_ = left
-        setting = reason.removeprefix("need ").removesuffix(" in the plan")
-        return NextStep(f"{count} more claims can be tested with a longer plan:", setting)
+        for reason, count in claims.reasons if claims else []:
+            if " in the plan" in reason:
+                setting = reason.removeprefix("need ").removesuffix(" in the plan")
+                return NextStep(f"{count} more claims can be tested with a longer plan:", setting)
+        return None
     if HEAD_ROLES.name in tables.names:
         return NextStep(
             "A role does not show that a head matters. Remove heads and see:", "infoflow prune MODEL --keep 50%"
@@ -136,10 +130,6 @@ def _next_step(tables: ModelTables, seeds: int, scored: Learned | None, claims: 
     if HEAD_CONFIDENCE.name in tables.names:
         return NextStep("Compare it with a model that differs in one thing:", "infoflow compare MODEL OTHER")
     return None
-
-
-def _seeds(run: RunFolder) -> int:
-    return seeds_of_lines(entries_with_readers(run))[-1]
 
 
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
@@ -157,13 +147,10 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     else:
         stated = [f"{seeds} seeds: bands cover initial weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
     models = entries_with_readers(run)
-    if "parameters" in models and len(models):
-        sizes = [float(size) for size in models["parameters"] if pd.notna(size)]
-        if sizes:
-            texts = list(dict.fromkeys(count_text(float(size)) for size in sorted(sizes)))
-            span = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-            small = "small models of " if max(sizes) < _SMALL else ""
-            stated.append(f"{small}{span} parameters")
+    if sizes := sorted(map(float, models["parameters"].dropna())) if "parameters" in models else []:
+        span = " to ".join(dict.fromkeys((count_text(sizes[0]), count_text(sizes[-1]))))
+        small = "small models of " if sizes[-1] < _SMALL else ""
+        stated.append(f"{small}{span} parameters")
     untrained = any(
         not bool(frame["trained"].all())
         for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name, PROBE_SCORES.name]).values()
@@ -176,7 +163,6 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
 
 
 def _of_studies(seeds: pd.Series) -> str:
-    """What the intervals of several studies cover."""
     least, most = int(seeds.min()), int(seeds.max())
     if most == 1:
         return "One seed per study: bars cover sentences, not initial weights"
@@ -185,14 +171,17 @@ def _of_studies(seeds: pd.Series) -> str:
     return f"{least} to {most} seeds per study: hollow marks (one seed) cover only sentences"
 
 
-def verdict_words(claims: ClaimsLine) -> str:
-    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined`; other failures are not named."""
-    holds, fails, open_ = (claims.counts.get(name, 0) for name in ("holds", "fails", "undetermined"))
-    named = [f"{count} {kind}" for kind, count in claims.kinds if kind != OTHER]
-    kinds = f" ({listed(named)})" if named else ""
-    parts = [f"✓ {holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
-    parts += [f"✗ {fails} {'fails' if fails == 1 else 'fail'}{kinds}"] if fails else []
-    parts += [f"? {open_} undetermined"] if open_ else []
+def _verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many of these claims hold, and how many fail in which way; other failures are not named."""
+    holds, fails, undetermined = (
+        [row for row in rows if row["verdict"] == name] for name in ("holds", "fails", "undetermined")
+    )
+    kinds = Counter(map(failure_kind, fails))
+    named = listed([f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind] and kind != OTHER])
+    how = f" ({named})" if named else ""
+    parts = [f"✓ {len(holds)} {verdict_verb('holds', len(holds))}"] if holds else []
+    parts += [f"✗ {len(fails)} {verdict_verb('fails', len(fails))}{how}"] if fails else []
+    parts += [f"? {len(undetermined)} undetermined"] if undetermined else []
     return listed(parts)
 
 
@@ -202,17 +191,16 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
     if not rows:
         return None
     tested = [row for row in rows if row["verdict"] != UNTESTABLE]
-    failed = [row for row in tested if row["verdict"] == "fails"]
-    kinds = Counter(failure_kind(row) for row in failed)
-    worst = max(failed, key=_surprise, default=None)
+    worst = max((row for row in tested if row["verdict"] == "fails"), key=_surprise, default=None)
     return ClaimsLine(
         tested=len(tested),
         every=len(rows),
-        counts=dict(Counter(str(row["verdict"]) for row in tested)),
-        kinds=[(kind, kinds[kind]) for kind in KINDS if kinds[kind]],
+        verdicts=_verdicts(tested),
         surprising=_text(worst) if worst else "",
         surprising_id=str(worst["id"]) if worst else "",
-        reasons=_reasons([str(row.get("reason") or "") for row in rows if row["verdict"] == UNTESTABLE]),
+        reasons=Counter(
+            _reason(str(row.get("reason") or "")) for row in rows if row["verdict"] == UNTESTABLE
+        ).most_common(),
     )
 
 
@@ -228,18 +216,10 @@ def _text(row: dict) -> str:
     claim = str(row["claim"]).rstrip(".")
     low, high, value = (float(row[name]) for name in ("low", "high", "effect"))
     places = decimals(low, high, value)
-    unit = _unit(str(row.get("unit") or ""))
+    unit = str(row.get("unit") or "")
+    unit = f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""  # brackets for units such as 1 − PWCCA
     words = f" ({kind})" if (kind := kind_text(row)) else ""
     return f"“{claim}” fails here{words}: {number(value, places)}{unit}, threshold {number(float(row['threshold']))}"
-
-
-def _unit(unit: str) -> str:
-    """The unit as it follows a number; units that begin with a digit, such as 1 − PWCCA, get brackets."""
-    return f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""
-
-
-def _reasons(texts: list[str]) -> list[tuple[str, int]]:
-    return Counter(map(_reason, texts)).most_common()
 
 
 def _reason(text: str) -> str:
@@ -256,56 +236,44 @@ def _reason(text: str) -> str:
     return "need something else: see each claim"
 
 
-def _readers(tables: ModelTables) -> Learned | None:
+_Scored = Iterator[tuple[str, bool, str]]
+"""The key of a line, whether it has learned, and its score in words."""
+
+
+def _readers(tables: ModelTables) -> _Scored:
     """Whether readers of passages have learned, judged by the share of their own training queries that they answer."""
     frame = tables.get(RETRIEVAL_SCORES.name)
     if frame is None:
-        return None
-    passed, failed, dull = [], [], set()
-    frame = frame[frame["trained"] & frame["metric"].isin(["training_p1", "learned"])]
-    for line in tables.models.present(frame):
-        own = frame[frame["series"] == line.key]
+        return
+    for line, own in tables.models.each(frame[frame["trained"]]):
         right = own[own["metric"] == "training_p1"]
         if right.empty:
             continue
         stated = f"{right['value'].mean():.0%} of its training queries (a guess: {right['baseline'].mean():.0%})"
-        if (own.loc[own["metric"] == "learned", "value"] > 0.5).all():  # 1 or 0
-            passed.append(f"{line.label} {stated}")
-        else:
-            dull.add(line.key)
-            failed.append(f"{line.label} has not learned to answer: {stated}")
-    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+        passed = bool((own.loc[own["metric"] == "learned", "value"] > 0.5).all())  # 1 or 0
+        yield line.key, passed, f"{line.label} {'' if passed else 'has not learned to answer: '}{stated}"
 
 
-def _scored(tables: ModelTables) -> Learned | None:
+def _scored(tables: ModelTables) -> _Scored:
     """Which models with a score on their task have learned it."""
     frame = tables.get(TASK_SCORES.name)
     if frame is None or "corpus" in frame:
-        return None
+        return
     frame = frame[frame["trained"] & (frame["split"] == ("test" if "test" in set(frame["split"]) else "validation"))]
-    passed: list[str] = []
-    failed: list[str] = []
-    dull: set[str] = set()
-    for line in tables.models.present(frame):
-        own = frame[frame["series"] == line.key]
+    for line, own in tables.models.each(frame):
         metrics = metrics_of(str(own["objective"].iloc[0]))
-        scored = [(metric, own[own["metric"] == metric.name]) for metric in metrics]
-        scored = [(metric, rows) for metric, rows in scored if len(rows)]
-        short = {
-            metric: [row for row in rows.to_dict("records") if not _passes(metric, row)] for metric, rows in scored
-        }
-        if any(short.values()):
-            dull.add(line.key)
-            failed += [
-                _failed(line.label, metric, short[metric], len(rows)) for metric, rows in scored if short[metric]
-            ]
-        elif scored:
-            passed.append(f"{line.label} {', '.join(_passed(metric, rows) for metric, rows in scored)}")
-    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+        scored = {metric: rows for metric in metrics if len(rows := own[own["metric"] == metric.name])}
+        missed = {metric: _missed(metric, rows) for metric, rows in scored.items()}
+        for metric, short in missed.items():
+            if short:
+                yield line.key, False, _failed(line.label, metric, short, len(scored[metric]))
+        if scored and not any(missed.values()):
+            stated = ", ".join(_passed(metric, rows) for metric, rows in scored.items())
+            yield line.key, True, f"{line.label} {stated}"
 
 
-def _passes(metric: Metric, row: dict) -> bool:
-    return metric.learned(float(row["low"]), float(row["high"]), float(row["baseline"]))
+def _missed(metric: Metric, rows: pd.DataFrame) -> list[dict]:
+    return [row for row in rows.to_dict("records") if not metric.learned(row["low"], row["high"], row["baseline"])]
 
 
 def _passed(metric: Metric, rows: pd.DataFrame) -> str:

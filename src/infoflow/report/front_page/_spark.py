@@ -1,4 +1,4 @@
-"""A small SVG of lines over layers, drawn without Vega so that the front page shows it at once in any browser."""
+"""The small SVGs of cards, drawn without Vega so that the front page shows them at once in any browser."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,8 +6,13 @@ from dataclasses import dataclass
 import pandas as pd
 from markupsafe import Markup, escape
 
-from .._in_words import two_digits
+from infoflow.heads import HEAD_ROLES
+
+from .._in_words import counted, decimals, listed, number, two_digits
+from .._model_tables import ModelTables
 from .._theme import Series
+from ..forms._chart import spread
+from ._measures import Card
 
 _WIDTH, _HEIGHT = 320, 146
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # the left margin fits −0.0089
@@ -84,13 +89,8 @@ def _named(lines: list[Line], frame: _Frame) -> list[Line]:
     """The lines that get a label; untrained models that end at the same height share one."""
     named: list[Line] = []
     for line in lines:
-        near = [
-            other
-            for other in named
-            if other.name == line.name == _UNTRAINED
-            and abs(frame.y(other.points[-1][1]) - frame.y(line.points[-1][1])) < _ROW
-        ]
-        if not near:
+        near = [frame.y(other.points[-1][1]) for other in named if other.name == line.name == _UNTRAINED]
+        if all(abs(height - frame.y(line.points[-1][1])) >= _ROW for height in near):
             named.append(line)
     return named
 
@@ -149,13 +149,7 @@ def _path(line: Line, frame: _Frame) -> Markup:
 def _apart(lines: list[Line], frame: _Frame) -> list[tuple[Line, float]]:
     """Each line with the height of its label: at the line's end, moved until labels do not overlap."""
     wanted = sorted(lines, key=lambda line: frame.y(line.points[-1][1]))
-    heights: list[float] = []
-    for line in wanted:
-        heights.append(max(frame.y(line.points[-1][1]) + 4, heights[-1] + _ROW if heights else 0))
-    over = max(0.0, heights[-1] - (_HEIGHT - _BOTTOM + 4)) if heights else 0.0
-    for place in range(len(heights) - 1, -1, -1):
-        limit = heights[place + 1] - _ROW if place + 1 < len(heights) else heights[place] - over
-        heights[place] = min(heights[place], limit)
+    heights = spread([frame.y(line.points[-1][1]) + 4 for line in wanted], _ROW, float(_HEIGHT - _BOTTOM + 4))
     return list(zip(wanted, heights, strict=True))
 
 
@@ -163,4 +157,74 @@ def _label(name: str, color: str, y: float) -> Markup:
     short = name if len(name) <= _SHORT else f"{name[: _SHORT - 1]}…"
     return Markup('<text x="{}" y="{}" fill="{}" class="name">{}</text>').format(
         _WIDTH - _RIGHT + 6, round(y, 1), color, escape(short)
+    )
+
+
+_ROWS = 6  # roles in the picture
+_NAMES = {"positional -1": "previous token", "positional +1": "next token"}
+_BAR, _BARS_LEFT, _BARS_RIGHT = 21, 132, 12  # pixels per role, and at the sides
+
+
+def roles_card(tables: ModelTables) -> Card | None:
+    """The card of a run with the table `head_roles`; None without it."""
+    roles = tables.of_run(HEAD_ROLES.name)
+    if roles is None:
+        return None
+    scores = roles.dropna(subset=["held_out"]).sort_values(["holds", "held_out"], ascending=False)
+    best = scores.drop_duplicates("role").head(_ROWS)  # held roles and high scores first
+    if best.empty:
+        return None
+    held = roles[roles["holds"]]
+    places = ["stack", "kind", "layer", "head"]
+    every, holding = len(roles[places].drop_duplicates()), len(held[places].drop_duplicates())
+    question = "Which roles do heads hold?"
+    if held.empty:
+        sentence = f"None of {every} heads holds a role: no score is clearly above its limit."
+    else:
+        groups = held.assign(role=held["role"].map(_kind)).drop_duplicates([*places, "role"])["role"].value_counts()
+        stated = listed([f"{name} ({count})" for name, count in groups.items()])
+        sentence = f"{holding} of {counted(every, 'head')} hold a role: {stated}."
+    first = best.iloc[0]
+    name = _NAMES.get(str(first["role"]), str(first["role"]))
+    head = f"{name[:1].upper()}{name[1:]}, layer {first['layer']} head {first['head']}"
+    digits = decimals(first["held_out_low"], first["held_out_high"], first["held_out"])
+    value, low, high = (number(float(first[name]), digits) for name in ("held_out", "held_out_low", "held_out_high"))
+    return Card(
+        figure="head-map",
+        question=question,
+        sentence=sentence,
+        difference=f"{head}: {value} ({low} to {high}); "
+        f"limit {two_digits(first['limit'])}, control {two_digits(first['baseline'])}",
+        clear=bool(len(held)),
+        picture=_bars(best, tables.models.series[0].color, f"{question} {sentence}"),
+    )
+
+
+def _kind(role: str) -> str:
+    """The group of a role; all relations count together, since there are many."""
+    return "positional" if role.startswith("positional") else "syntactic" if "→" in role else role
+
+
+def _bars(best: pd.DataFrame, color: str, description: str) -> Markup:
+    """A bar from 0 to 1 per role with its interval; a tick is the limit for holding the role."""
+
+    def x(share: float) -> float:
+        return round(_BARS_LEFT + (_WIDTH - _BARS_LEFT - _BARS_RIGHT) * min(max(share, 0.0), 1.0), 1)
+
+    line = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="{}" stroke-width="{}"/>')
+    parts = []
+    for place, row in enumerate(best.to_dict("records")):
+        y, name = _BAR * place + 13, _NAMES.get(row["role"], row["role"]).replace("dependent", "dep")
+        head = escape(f"{name} {row['layer']}.{row['head']}")
+        parts += [
+            Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(_BARS_LEFT - 6, y + 4, head),
+            line.format(x(0), x(row["held_out"]), y, y, color if row["holds"] else "var(--control)", 7),
+            line.format(x(row["held_out_low"]), x(row["held_out_high"]), y, y, "currentColor", 1.5),
+            line.format(x(row["limit"]), x(row["limit"]), y - 7, y + 7, "currentColor", 1),
+        ]
+    base = _BAR * len(best) + 14
+    axis = [(x(0), "0"), (x(1), "1"), ((x(0) + x(1)) / 2, "score; tick: limit")]
+    parts += [Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(at, base, text) for at, text in axis]
+    return Markup('<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        _WIDTH, base + 4, description, Markup("").join(parts)
     )

@@ -38,8 +38,6 @@ _BESIDE = 0.3  # horizontal offset of a retrained model from the end of its line
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Metric:
-    """One of the table's scores."""
-
     label: str
     axis: str
     stated: str  # in the answer sentence
@@ -146,14 +144,20 @@ def _chart(
     alone, retrained = own.loc[own["which"] == "block"], own.loc[own["retrained"] > 0]
     grey = _from_nothing(control.loc[control["which"] == "upper"])
     tooltip = tips("series:N|model", "closed:Q|upper blocks closed", f"value:Q|{shown.label}|.3f")
+    alone_tips = tips("series:N|model", "block:Q|block alone", f"value:Q|{shown.label}|.3f")
+    cross = {"shape": "cross", "size": 46, "filled": True, "color": color_of(series), "opacity": lit(0.75)}
+    retrained_tips = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{shown.label}|.3f")
+    diamond, look = {"shape": "diamond", "size": 95, "filled": True}, {"color": color_of(series), "opacity": lit()}
+    further = _lean(retrained)
     layers = [
         level(0.0, BASELINE, y=at["y"]),
         *control_lines(_lean(grey), at, band=0),
         *lines(_lean(upper), at, looks_of(series), width=2, size=34, touch=0, tooltip=tooltip),
-        *_alone(_lean(alone.assign(block=alone["number"])), at, series, shown),
-        *_retrained(_lean(retrained), at, series, shown),
+        draw("point", _lean(alone.assign(block=alone["number"])), at, cross, tooltip=alone_tips),
+        draw("rule", further, look, strokeWidth=2, x=at["x"], y="low:Q", y2="high:Q"),
+        draw("point", further, at, look, diamond, tooltip=retrained_tips),
+        *_named(grey, at, series, ends),
     ]
-    layers += _named(grey, at, series, ends)
     names = [("●–", "upper blocks", "var(--soft)")]
     names += [("✚", "one block alone", "var(--soft)")] * bool(len(alone))
     names += [("◆", "all, retrained", "var(--soft)")] * bool(len(retrained))
@@ -184,34 +188,17 @@ def _from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([starts, rows]).sort_values(["series", "closed"])
 
 
-def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> list[Layer]:
-    tooltip = tips("series:N|model", "block:Q|block alone", f"value:Q|{shown.label}|.3f")
-    look = {"shape": "cross", "size": 46, "filled": True, "color": color_of(series), "opacity": lit(0.75)}
-    return [draw("point", rows, at, look, tooltip=tooltip)] if len(rows) else []
-
-
-def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> list[Layer]:
-    if rows.empty:
-        return []
-    look = {"color": color_of(series), "opacity": lit()}
-    tooltip = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{shown.label}|.3f")
-    ends = draw("rule", rows, look, strokeWidth=2, x=at["x"], y="low:Q", y2="high:Q")
-    return [ends, draw("point", rows, at, look, shape="diamond", size=95, filled=True, tooltip=tooltip)]
-
-
 def _sentences(curves: pd.DataFrame, models: ModelSelection) -> Iterator[str]:
     """What closing all blocks costs, as a share where known, and what it still costs after retraining."""
     metric = next(metric for metric in _METRICS if metric in set(curves["metric"]))
     all_closed = curves.loc[curves["which"].eq("all") & curves["metric"].eq(metric)]
     for kind, name in _KINDS.items():
-        own = all_closed.loc[all_closed["kind"] == kind]
-        parts = [_lost(own.loc[own["series"] == one.key], one) for one in models.present(own)]
+        parts = [_lost(own, one) for one, own in models.each(all_closed.loc[all_closed["kind"] == kind])]
         if parts:
             yield f"With {name} closed in all blocks, {_METRICS[metric].stated}: {'; '.join(parts)}."
 
 
 def _lost(own: pd.DataFrame, series: Series) -> str:
-    """The loss at test time, and of retrained models."""
     rows = list(own.sort_values("retrained").itertuples())
     texts = [f"{_value(row)} after {row.retrained:,} updates of further training" for row in rows if row.retrained]
     begin = [f"{_value(row)} in {series.label}" for row in rows if not row.retrained] or [f"in {series.label}"]

@@ -4,12 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.heads import (
-    ABLATION_TRANSFER,
-    ENCODER_CONTEXT,
-    HEAD_EXAMPLES,
-    HEAD_PRUNING_CURVE,
-)
+from infoflow.heads import ABLATION_TRANSFER, ENCODER_CONTEXT, HEAD_EXAMPLES, HEAD_PRUNING_CURVE
 
 from .._curves import band_words, mean_of_draws
 from .._figure import Panel, ReportFigure, Section
@@ -25,9 +20,6 @@ from ._map import head_map_figure
 from ._matter import HEAD_IMPORTANCE, matter_figure
 from ._relevance import relevance_figure
 from ._statistics import HEAD_TABLES, KINDS
-
-# Loss by the share of ablated heads, on the same sentences, with random orders as the control.
-
 
 _ORDERS = {
     order.key: order
@@ -58,7 +50,7 @@ def removed_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     panels = [
         Panel(
             spec=_chart(own, models[series], metric, spans[series] if free else every),
-            title=_title(models[series], kind),
+            title=", ".join([models[series].label, *([] if kind == "all" else [_KINDS.get(kind, kind)])]),
         )
         for series, kind, own in _by_panel(curves, models)
     ]
@@ -96,17 +88,13 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     groups: Any = frame.groupby(["series", "kind", "order", "removed"], sort=False)
     for (series, kind, order, removed), own in groups:
         samples = Samples.of(mean_of_draws(own) if order == "random" else own)
-        estimate, paired = samples.estimate(), (samples - whole[series, kind]).estimate()
-        value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
-        change = paired.value, paired.low, paired.high
+        level, change = samples.estimate(), (samples - whole[series, kind]).estimate()
         name = _RANDOM if order == "random" else _ORDERS[order].label if order in _ORDERS else order
         heads = own["heads"].iloc[0] if "heads" in own else None
-        rows.append(
-            {"series": series, "kind": kind, "order": order, "name": name, "removed": float(removed), "heads": heads,
-             "value": float(value), "low": float(low), "high": float(high), "seeds": int(seeds),
-             **dict(zip(_CHANGE, map(float, change), strict=True))}
-        )  # fmt: skip
-    return pd.DataFrame(rows).sort_values(["series", "kind", "order", "removed"])
+        values = (level.value, level.low, level.high, level.seeds, change.value, change.low, change.high)
+        rows.append((series, kind, order, name, float(removed), heads, *values))
+    columns = ["series", "kind", "order", "name", "removed", "heads", "value", "low", "high", "seeds", *_CHANGE]
+    return pd.DataFrame(rows, columns=columns).sort_values(["series", "kind", "order", "removed"])
 
 
 def _whole(own: pd.DataFrame) -> Samples:
@@ -125,15 +113,10 @@ def _by_panel(curves: pd.DataFrame, models: ModelSelection) -> list[tuple[str, s
     )
 
 
-def _title(series: Series, kind: str) -> str:
-    return series.label if kind == "all" else f"{series.label}, {_KINDS.get(kind, kind)}"
-
-
 def _words(curves: pd.DataFrame, models: ModelSelection, metric: str) -> str:
     """The models in which most and fewest heads can be removed, with their random orders as the control."""
     shares = []
-    for one in models.present(curves):
-        own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
+    for one, own in models.each(curves[curves["kind"] == "all"]):
         best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
         if best is not None:
             random = (
@@ -172,10 +155,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, fl
     )
     own = own.drop(columns=[*_CHANGE])
     title = {"loss": "loss added (nats per token)"}.get(metric, f"change of {metric}")
-    at = {
-        "x": amount("x", "percent", "heads removed (%)", [0, 100]),
-        "y": amount("y", "value", title, ends, ticks=6),
-    }
+    at = {"x": amount("x", "percent", "heads removed (%)", [0, 100]), "y": amount("y", "value", title, ends, ticks=6)}
     known = [order for order in dict.fromkeys(own["order"]) if order != "random"]
     orders = [
         _ORDERS.get(order, LineKind(key=order, label=order, dash=(4, 2), shape="cross", mark="✚")) for order in known
@@ -194,9 +174,6 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, fl
         ],
         240,
     )
-
-
-# What heads do: the layer × head map, each layer's heads by relevance, and the loss without some of them.
 
 
 HEADS = Section(
@@ -218,10 +195,7 @@ HEADS = Section(
 def heads_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run measured no heads."""
     models, frames = tables.models, tables.some(HEAD_TABLES)
-    figures = [
-        head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name)),
-        relevance_figure(frames, models),
-    ]
+    figures = [head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name)), relevance_figure(frames, models)]
     figures += [matter_figure(frames, tables.get(ABLATION_TRANSFER.name), models)]
     figures += [removed_figure(frame, models) for frame in tables.some([HEAD_PRUNING_CURVE.name]).values()]
     context = tables.some([ENCODER_CONTEXT.name])

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,15 +42,15 @@ def head_map_figure(
     if not statistics:
         return None
     every_role = trained_roles(frames)
-    grids, roles = _grids(rows, models), roles_by_place(every_role)
-    limits = {one.id: _limits(rows, one.id) for one in statistics}
+    roles, limits = roles_by_place(every_role), {one.id: _limits(rows, one.id) for one in statistics}
+    grids, first = _grids(rows, statistics, limits, roles, models)
     live = {
         "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
         "statistics": [_statistic_payload(rows, statistic, limits[statistic.id], models) for statistic in statistics],
-        "grids": [_grid_payload(grid, statistics, limits, roles) for grid in grids],
+        "grids": grids,
         "roles": bool(roles),
-        "seeds": sorted({grid.seed for grid in grids}),
-        "untrained": any(not grid.trained for grid in grids),
+        "seeds": sorted({grid["seed"] for grid in grids}),
+        "untrained": any(not grid["trained"] for grid in grids),
     }
     shown = {} if examples is None else examples_by_grid(examples)
     return ReportFigure(
@@ -69,13 +68,9 @@ def head_map_figure(
         is_chosen=True,
         template="heads.html.jinja",
         payload={
-            "live": {**live, "examples": {grid: example.live for grid, example in shown.items()}},
-            "blocks": {grid: example.block for grid, example in shown.items()},
-            "first": {
-                grid.id: grid.values(statistics[0].id)
-                for grid in grids
-                if grid.trained and grid.seed == live["seeds"][0]
-            },
+            "live": {**live, "examples": {grid: tokens for grid, (tokens, _) in shown.items()}},
+            "blocks": {grid: block for grid, (_, block) in shown.items()},
+            "first": first,
         },
     )
 
@@ -126,40 +121,45 @@ def heat_panels(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection
     return panels
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Grid:
-    """The heads of one model, control and kind of attention."""
+def _grids(
+    rows: pd.DataFrame,
+    statistics: list[Statistic],
+    limits: Mapping[str, tuple[float, float]],
+    roles: dict[Place, dict[tuple[int, int], list[str]]],
+    models: ModelSelection,
+) -> tuple[list[dict[str, Any]], dict[str, list[float | None]]]:
+    """The heads of each model, control and kind of attention; numbers are quantised between the statistic's limits.
 
-    id: str
-    label: str
-    series: str
-    slot: int
-    kind: str
-    seed: int
-    trained: bool
-    layers: int
-    heads: int
-    parts: Mapping[str, pd.DataFrame]  # rows of each available statistic, by layer, then head
-
-    def values(self, statistic: str) -> list[float | None]:
-        part = self.parts.get(statistic)
-        values = [math.nan] * (self.layers * self.heads) if part is None else part["value"].astype(float)
-        return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
-
-
-def _grids(rows: pd.DataFrame, models: ModelSelection) -> list[_Grid]:
-    grids = []
-    for series in models.series:
-        own = rows[rows["series"] == series.key]
+    Also the numbers that are visible without scripts: the first statistic of the first seed, by grid.
+    """
+    grids, first = [], {}
+    for series, own in models.each(rows):
         for stack, kind in _kinds_of(own, series.key):
             of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
             for (seed, trained), grid in of_kind:
                 layers, heads = int(grid["layer"].max()) + 1, int(grid["head"].max()) + 1
-                facts = {"label": series.label, "series": series.key, "slot": series.slot, "seed": int(seed)}
-                facts |= {"id": f"{series.key}/{stack}/{kind}", "kind": kind_label(stack, kind)}
                 parts = _by_statistic(grid, layers, heads)
-                grids.append(_Grid(**facts, trained=bool(trained), layers=layers, heads=heads, parts=parts))
-    return grids
+                held = roles.get((series.key, seed, stack, kind), {}) if trained else {}
+                place = {"id": f"{series.key}/{stack}/{kind}", "label": series.label, "series": series.key}
+                place |= {"slot": series.slot, "kind": kind_label(stack, kind), "seed": int(seed)}
+                numbers = {
+                    one.id: _cells(parts[one.id], one, limits[one.id], trained) for one in statistics if one.id in parts
+                }
+                if trained and seed == rows["seed"].min():
+                    part = parts.get(statistics[0].id)
+                    values = [math.nan] * (layers * heads) if part is None else part["value"]
+                    first[place["id"]] = [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
+                grids.append(
+                    {
+                        **place,
+                        "trained": bool(trained),
+                        "roles": {layer * heads + head: names for (layer, head), names in held.items()},
+                        "layers": layers,
+                        "heads": heads,
+                        "statistics": numbers,
+                    }
+                )
+    return grids, first
 
 
 def _by_statistic(grid: pd.DataFrame, layers: int, heads: int) -> dict[str, pd.DataFrame]:
@@ -169,35 +169,12 @@ def _by_statistic(grid: pd.DataFrame, layers: int, heads: int) -> dict[str, pd.D
     return {str(name): part.set_index(["layer", "head"]).reindex(index) for name, part in own}
 
 
-def _grid_payload(
-    grid: _Grid,
-    statistics: list[Statistic],
-    limits: Mapping[str, tuple[float, float]],
-    roles: dict[Place, dict[tuple[int, int], list[str]]],
-) -> dict[str, Any]:
-    """Metadata of the grid, and its numbers quantised between the limits of each statistic."""
-    facts = {name: getattr(grid, name) for name in ("id", "label", "series", "slot", "kind", "seed", "trained")}
-    numbers = {one.id: _cells(grid, one, limits[one.id]) for one in statistics}
-    stack, kind = grid.id.split("/")[-2:]
-    held = roles.get((grid.series, grid.seed, stack, kind), {}) if grid.trained else {}
-    return {
-        **facts,
-        "roles": {layer * grid.heads + head: names for (layer, head), names in held.items()},
-        "layers": grid.layers,
-        "heads": grid.heads,
-        "statistics": {name: cells for name, cells in numbers.items() if cells},
-    }
-
-
-def _cells(grid: _Grid, statistic: Statistic, limits: tuple[float, float]) -> dict[str, Any]:
+def _cells(part: pd.DataFrame, statistic: Statistic, limits: tuple[float, float], trained: bool) -> dict[str, Any]:
     """value, low, high, baseline and notes by layer and head; for an untrained model, only what the page shows."""
-    part = grid.parts.get(statistic.id)
-    if part is None:
-        return {}
-    columns = ("value", "low", "high", "baseline") if grid.trained else ("value", *(("baseline",) * statistic.margin))
+    columns = ("value", "low", "high", "baseline") if trained else ("value", *(("baseline",) * statistic.margin))
     cells: dict[str, Any] = {column: in_steps(part[column].to_numpy(float), *limits) for column in columns}
     notes = part["note"].fillna("").tolist() if "note" in part else []
-    return cells | ({"notes": notes} if grid.trained and any(notes) else {})
+    return cells | ({"notes": notes} if trained and any(notes) else {})
 
 
 def _limits(rows: pd.DataFrame, statistic: str) -> tuple[float, float]:
@@ -240,10 +217,7 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ModelSelectio
     own = models.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
     own = own if len(own) else rows[rows["statistic"] == statistic.id]
     parts = []
-    for series in models.series:
-        heads = own[(own["series"] == series.key) & own["trained"]]
-        if heads.empty:
-            continue
+    for series, heads in models.each(own[own["trained"]]):
         amounts = _painted(heads, statistic)
         text = f"{number(amounts.mean(), _places(statistic))} in {series.label}"
         if statistic.strong is not None:
@@ -252,24 +226,18 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ModelSelectio
             text += f" ({strong} of {len(heads)} heads {reach})"
         parts.append(text)
     unit = f", in {statistic.unit}" if statistic.unit else ""
-    sentence = f"Mean {statistic.label} over heads{unit}: {listed(parts)}; "
+    start = f"Mean {statistic.label} over heads{unit}"
     if "offset" in statistic.id:
-        sentence = (
-            f"On average a head's strongest key is the {statistic.label} in this share of cases: {listed(parts)}; "
-        )
+        start = f"On average a head's strongest key is the {statistic.label} in this share of cases"
+    elif statistic.margin:
+        start = f"{statistic.label.capitalize()}, mean lead over {statistic.control}"
     untrained = own[~own["trained"]]
-    before = (
-        f"untrained models {number(_painted(untrained, statistic).mean(), _places(statistic))}"
-        if len(untrained)
-        else ""
-    )
-    if statistic.margin:
-        sentence = f"{statistic.label.capitalize()}, mean lead over {statistic.control}: {listed(parts)}; "
-        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
-    if statistic.control == "the mean head":
-        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
-    control = number(own.loc[own["trained"], "baseline"].mean(), _places(statistic))
-    return sentence + (f"{before}, " if before else "") + f"{statistic.control} would give {control}."
+    mean = number(_painted(untrained, statistic).mean(), _places(statistic)) if len(untrained) else ""
+    controls = [f"untrained models {mean}"] if mean else []
+    if not statistic.margin and statistic.control != "the mean head":
+        baseline = number(own.loc[own["trained"], "baseline"].mean(), _places(statistic))
+        controls.append(f"{statistic.control} would give {baseline}")
+    return f"{start}: {listed(parts)}{'; ' if controls else ''}{', '.join(controls)}."
 
 
 def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) -> str:
@@ -295,7 +263,6 @@ def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) 
 
 
 def _head(row: dict[Hashable, Any], name: str, statistic: Statistic) -> Candidate:
-    """One of many heads, with the value that its colour shows."""
     return Candidate.held_out(name, Samples.of_row(row, row["baseline"] if statistic.margin else 0.0))
 
 

@@ -11,12 +11,12 @@ from infoflow.heads import HEAD_IMPORTANCE as HEAD_IMPORTANCE_TABLE
 
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, Samples, both_extremes, estimate_text, extreme, listed, number, sentence
+from .._in_words import Candidate, Estimate, Samples, both_extremes, estimate_text, extreme, listed, number, sentence
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import amount, by_key, color_of, finished, tips
 from ..forms._lines import level, points
-from ._statistics import Statistic, head_name, head_statistics, kind_label
+from ._statistics import KEYS, Statistic, head_name, head_statistics, kind_label
 
 HEAD_IMPORTANCE = Method(
     id="head-importance",
@@ -33,7 +33,6 @@ HEAD_IMPORTANCE = Method(
 
 _CROWDED = 0.12  # share of the largest size: a linear scale would clump heads together if half of them are below it
 _LEAST = 0.003  # share of the largest size: anything smaller is negligible, and lies next to 0
-KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
     "encoder self-attention": "circle",
     "decoder self-attention": "square",
@@ -43,8 +42,6 @@ _KIND_SHAPES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Pair:
-    """Two statistics of the same heads."""
-
     x: Statistic
     y: Statistic
     rows: pd.DataFrame
@@ -150,14 +147,13 @@ def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:
 
 
 def _agreement(pair: _Pair, series: list[Series]) -> str:
-    parts = []
-    for one in series:
-        estimate = pair.correlation(one.key).estimate()
-        if estimate.seeds:
-            parts.append(
-                f"{estimate_text(estimate) if estimate.has_interval else number(estimate.value, 2)} in {one.label}"
-            )
+    found = {one.label: pair.correlation(one.key).estimate() for one in series}
+    parts = [f"{correlation_text(estimate)} in {label}" for label, estimate in found.items() if estimate.seeds]
     return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be stated'}."
+
+
+def correlation_text(estimate: Estimate) -> str:
+    return estimate_text(estimate) if estimate.has_interval else number(estimate.value, 2)
 
 
 def _significant(frames: dict[str, pd.DataFrame], models: ModelSelection) -> list[str]:
@@ -169,8 +165,7 @@ def _significant(frames: dict[str, pd.DataFrame], models: ModelSelection) -> lis
     own = frame[frame["trained"] & (frame["metric"] == metric)]
     own = own[own["removed"] == "head"] if "removed" in own else own
     parts = []
-    for one in models.present(own):
-        heads = own[own["series"] == one.key]
+    for one, heads in models.each(own):
         sure = heads[heads["p_corrected"] < 0.05]
         worse = int((sure["value"] > 0).sum() if metric == "loss" else (sure["value"] < 0).sum())
         losses = f"{worse} of them " if worse < len(sure) else "all of them " if worse > 1 else ""
@@ -187,8 +182,7 @@ def _elsewhere(transfer: pd.DataFrame | None, models: ModelSelection) -> list[st
         return []
     own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
     parts = []
-    for one in models.present(own):
-        rows = own[own["series"] == one.key]
+    for one, rows in models.each(own):
         limit = number(float(rows["baseline"].mean()), 2)
         parts.append(f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {limit})")
     words = "Correlation with the effects of removal on sentences of another domain"

@@ -26,9 +26,9 @@ from .._theme import Series
 from ..forms._chart import CONTROL, NAME, by_key, finished, tips
 from ..forms._marks import Constant, Layer, draw
 from ..forms._rows import cells, squares
-from ._matter import KEYS, named_by, rank_correlation
+from ._matter import correlation_text, named_by, rank_correlation
 from ._roles import FUNCTION_COLORS, NO_FUNCTION, chance_note, function_legend, held_functions, trained_roles
-from ._statistics import Statistic, head_statistics
+from ._statistics import KEYS, Statistic, head_statistics
 
 _METHOD = Method(
     id="head-functions",
@@ -134,8 +134,7 @@ def _agreement(table: pd.DataFrame, series: list[Series]) -> str:
         )
         if trained.seeds:
             before = f" (untrained {number(untrained.value, 2)})" if untrained.seeds else ""
-            value = estimate_text(trained) if trained.has_interval else number(trained.value, 2)
-            clauses.append(f"{value} in {one.label}{before}")
+            clauses.append(f"{correlation_text(trained)} in {one.label}{before}")
     return f"Rank correlation of relevance and confidence over heads: {listed(clauses) or 'unknown'}."
 
 
@@ -144,19 +143,13 @@ def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
     clauses = []
     for one in series:
         own = trained[trained["series"] == one.key]
-        parts = [
-            f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(_mean_confidence(heads))}"
-            for name in FUNCTION_COLORS
-            for heads in [own[own["function"] == name]]
-            if len(heads)
-        ]
+        parts = []
+        for name in FUNCTION_COLORS:
+            if len(heads := own[own["function"] == name]):
+                mean = Samples.bare(heads.groupby("seed")["confidence"].mean().to_dict()).estimate()
+                parts.append(f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(mean)}")
         clauses.append(f"{one.label}, {listed(parts)}")
     return f"Number of heads with each function, and their mean confidence: {'; '.join(clauses)}."
-
-
-def _mean_confidence(heads: pd.DataFrame) -> Estimate:
-    """Mean over heads within each seed, then over seeds."""
-    return Samples.bare(heads.groupby("seed")["confidence"].mean().to_dict()).estimate()
 
 
 def _caption(rows: pd.DataFrame, trained: pd.DataFrame, shown: dict[str, Statistic]) -> str:

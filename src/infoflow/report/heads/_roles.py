@@ -2,7 +2,6 @@
 
 import base64
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -87,18 +86,11 @@ def chance_note(roles: pd.DataFrame) -> str:
 _MOST = 1_500_000  # bytes of all grids' numbers before packing
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GridSentences:
-    """The sentences of one grid of heads."""
+def examples_by_grid(frame: pd.DataFrame) -> dict[str, tuple[dict[str, Any], str]]:
+    """Tokens with each head's order of the sentences, and packed weights and value norms, for each grid.
 
-    live: dict[str, Any]  # tokens, and the ordered sentences of each head
-    block: str  # packed weights and value norms of every head
-
-
-def examples_by_grid(frame: pd.DataFrame) -> dict[str, GridSentences]:
-    """The sentences to draw for each grid, for trained models of the first seed only: every head has its own numbers.
-
-    With many models, each has fewer sentences, those with the most confident heads, to keep the page small.
+    For trained models of the first seed only: every head has its own numbers. With many models, each has fewer
+    sentences, those with the most confident heads, to keep the page small.
     """
     frame = frame.loc[frame["trained"]]
     frame = frame.loc[frame["seed"] == frame["seed"].min()]
@@ -117,7 +109,7 @@ def _within(own: pd.DataFrame, most: int) -> pd.DataFrame:
     return own[own["sentence"].isin(best[: max(int(room.sum()), 1)])]
 
 
-def _examples(own: pd.DataFrame) -> GridSentences:
+def _examples(own: pd.DataFrame) -> tuple[dict[str, Any], str]:
     layers, heads = int(own["layer"].max()) + 1, int(own["head"].max()) + 1
     sentences, parts = [], []
     for sentence, rows in own.groupby("sentence", sort=True):
@@ -125,11 +117,8 @@ def _examples(own: pd.DataFrame) -> GridSentences:
         queries, keys = json.loads(first["queries"]), json.loads(first["keys"])
         sentences.append({"id": int(str(sentence)), "text": first["text"], "queries": queries, "keys": keys})
         parts += _arrays(rows, (layers, heads, len(queries), len(keys)))
-    seed = int(own["seed"].iloc[0])
-    return GridSentences(
-        live={"seed": seed, "sentences": sentences, "order": _order(own, layers, heads)},
-        block=packed(np.concatenate(parts)),
-    )
+    live = {"seed": int(own["seed"].iloc[0]), "sentences": sentences, "order": _order(own, layers, heads)}
+    return live, packed(np.concatenate(parts))
 
 
 def _arrays(rows: pd.DataFrame, shape: tuple[int, int, int, int]) -> list[np.ndarray]:
@@ -139,14 +128,11 @@ def _arrays(rows: pd.DataFrame, shape: tuple[int, int, int, int]) -> list[np.nda
     norms = np.zeros((layers, heads, num_keys), np.uint8)
     for row in rows.itertuples():
         layer, head = int(row.layer), int(row.head)  # type: ignore[arg-type]
-        weights[layer, head] = _bytes(row.weights).reshape(num_queries, num_keys)
+        stored = np.frombuffer(base64.b64decode(row.weights), np.uint8)
+        weights[layer, head] = stored.reshape(num_queries, num_keys)
         lengths = np.asarray(row.value_norms, dtype=float)
         norms[layer, head] = np.rint(255 * lengths / max(lengths.max(), 1e-12))
     return [weights.ravel(), norms.ravel()]
-
-
-def _bytes(text: Any) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), np.uint8)
 
 
 def _order(own: pd.DataFrame, layers: int, heads: int) -> list[list[list[float]]]:

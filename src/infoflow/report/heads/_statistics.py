@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,6 @@ from infoflow.heads import (
     HEAD_SURFACE,
 )
 
-# Names of heads and kinds of attention.
-
-
 KINDS = {
     ("encoder", "self"): "encoder self-attention",
     ("decoder", "self"): "decoder self-attention",
@@ -45,10 +43,7 @@ def kind_label(stack: str, kind: str) -> str:
     return KINDS.get((stack, kind), f"{stack} {kind}-attention")
 
 
-# Every statistic that the head map can show, from the head tables of a run.
-
-
-_KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
+KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _OFFSETS = {-1: "previous token", 1: "next token", 0: "itself"}
 GROUPS = ("how sharply", "where", "roles", "does it matter")
 
@@ -69,6 +64,8 @@ class Statistic:
     margin: bool = False  # colours show the value minus its baseline
 
 
+_sharpness = partial(Statistic, control="uniform attention", group="how sharply")
+_worth = partial(Statistic, group="does it matter")
 _Found = Iterator[tuple[pd.DataFrame, Statistic]]
 """Rows, and their statistic."""
 
@@ -96,10 +93,6 @@ def _confidence(frame: pd.DataFrame) -> _Found:
 def _entropy(frame: pd.DataFrame) -> _Found:
     about, top = "how widely attention spreads over the sentence", _top(frame["value"])
     yield frame, _sharpness(id="entropy", label="entropy", unit="nats", explanation=about, top=top)
-
-
-def _sharpness(**facts: Any) -> Statistic:
-    return Statistic(control="uniform attention", group="how sharply", **facts)
 
 
 def _positional(frame: pd.DataFrame) -> _Found:
@@ -134,7 +127,7 @@ def _relations(frame: pd.DataFrame) -> _Found:
     convention = "voita" if "voita" in conventions else sorted(conventions)[0]
     own = frame[(frame["convention"] == convention) & ~frame["relation"].isin(["root", "punct", "all"])]
     own = own.assign(margin=own["value"] - own["baseline"]).dropna(subset="margin")
-    best = own.sort_values("margin").drop_duplicates(_KEYS, keep="last")
+    best = own.sort_values("margin").drop_duplicates(KEYS, keep="last")
     if best.empty:  # all relations have too few edges
         return
     notes = best["relation"].astype(str) + ", " + best["direction"].astype(str)
@@ -214,7 +207,6 @@ def _by_distance(frame: pd.DataFrame) -> _Found:
 
 
 def _relevance(frame: pd.DataFrame) -> _Found:
-    """One statistic per method, normalised over the heads of a layer."""
     about = "the head's share of its layer's relevance for the prediction"
     for method in dict.fromkeys(frame["method"].astype(str)):
         own = frame[frame["method"] == method]
@@ -245,10 +237,6 @@ def _ablation(frame: pd.DataFrame) -> _Found:
         how = {"unit": {"loss": "nats", "bleu": "points"}.get(metric, ""), "control": "the mean head", "signed": True}
         one = _worth(id=f"ablation-{metric}", label=label, explanation=about, top=_top(own["value"], True), **how)
         yield own.assign(note=_significance(own)), one
-
-
-def _worth(**facts: Any) -> Statistic:
-    return Statistic(group="does it matter", **facts)
 
 
 def _significance(frame: pd.DataFrame) -> pd.Series:

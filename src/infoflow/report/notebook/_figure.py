@@ -19,9 +19,9 @@ from .._drawing import PIXELS_PER_INCH, javascript, paper_svg, png_of
 from .._embedding import closed, embedded, environment
 from .._figure import Panel
 from .._figure import ReportFigure as Content
-from .._files import check_columns, check_width, encoded
+from .._files import check_size, encoded
 from .._layer_figure import side_by_side
-from .._theme import DARK, LIGHT, css_variables, on_paper, vega_config
+from .._theme import DARK, LIGHT, coloured, css_variables, vega_config
 from ._picture import ONE_PANEL, SMALL_PANEL, in_theme, lighter_png, paragraphs, picture, shorter, table_html
 
 _ROWS = 12  # rows shown of a figure that is a table
@@ -130,8 +130,7 @@ class Figure:
         kind = path.suffix.lower().removeprefix(".")
         if kind not in ("svg", "png", "pdf", "html"):
             raise UserError(f"A file name must end in .svg, .png, .pdf or .html, such as figure.pdf. Got {path.name}.")
-        check_width(width)
-        check_columns(columns, width)
+        check_size(width, columns)
         page = kind == "html"
         content = self.live().page().encode() if page else encoded(paper_svg(self._drawn, width, columns), kind)
         with atomic_write(path) as temporary:
@@ -186,17 +185,12 @@ class Figure:
 
     @property
     def _width(self) -> int:
-        """Width of a panel in pixels."""
         return ONE_PANEL if len(self._panels) == 1 else SMALL_PANEL
 
     @property
     def _pictures(self) -> Markup:
         stated = [picture(panel, self._width, f"{self.question} {panel.title}") for panel in self._panels]
         return Markup(" ").join(stated)
-
-    @property
-    def _body(self) -> Markup:
-        return self._pictures if self._variants else table_html(self._content.data.head(_ROWS), len(self._content.data))
 
     def _html_around(self, body: Markup) -> str:
         chosen = self._chosen or next(iter(self.choices), "")
@@ -207,7 +201,8 @@ class Figure:
         return str(in_theme(head, shown, paragraphs(self.caption, more, small=True)))
 
     def _repr_html_(self) -> str:
-        return self._html_around(self._body)
+        data = self._content.data
+        return self._html_around(self._pictures if self._variants else table_html(data.head(_ROWS), len(data)))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """The picture as HTML, and as PNG at twice the resolution for viewers that drop HTML."""
@@ -215,7 +210,7 @@ class Figure:
         if self._variants:
             columns = min(2, len(self._panels))
             svg = paper_svg(self._drawn, columns * self._width / PIXELS_PER_INCH)
-            white = on_paper(svg).replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
+            white = coloured(svg).replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
             bundle["image/png"] = base64.b64encode(lighter_png(png_of(white, 2.0))).decode()
         return bundle
 
@@ -248,7 +243,7 @@ class LiveFigure:
 def altair_chart(panel: Panel, width: int) -> alt.LayerChart:
     """The panel as an Altair chart to change and save, in the colours of print and with a fixed width."""
     title = {"title": panel.title} if panel.title else {}
-    spec = json.loads(on_paper(json.dumps({**panel.spec, **title, "width": width})))
+    spec = json.loads(coloured(json.dumps({**panel.spec, **title, "width": width})))
     spec["config"] = {**spec.get("config", {}), "background": "transparent"}
     spec.pop("$schema", None)  # not allowed in a chart that becomes part of another
     return alt.LayerChart.from_dict(spec)

@@ -1,8 +1,8 @@
 """Notebook displays of a run: its figures by name, its claims, its tables, models and corpora."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import pandas as pd
@@ -20,11 +20,9 @@ from .._model_selection import ModelSelection
 from .._story import Sources, sections
 from .._summary import VERDICTS, ScorecardRow, findings_of, study_line, verdict_line, verdict_verb
 from ._figure import Figure
+from ._own_table import unit_of
 from ._picture import folded, grid, paragraphs, shorter, summary, table_html
 from ._plot import nearest
-
-# The figures of a run by name, each computed on first access.
-
 
 _WRITTEN = re.compile(r'<figure id="([^"]+)" aria-labelledby="[^"]*">\s*<h3[^>]*><a [^>]*>(.*?)</a></h3>', re.DOTALL)
 
@@ -41,7 +39,6 @@ class Figures(Mapping[str, Figure]):
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self._made: dict[str, dict[str, Figure]] = {}
-        self._sources: Sources | None = None
 
     def __getitem__(self, key: str) -> Figure:
         for heading, _ in sections():
@@ -60,11 +57,7 @@ class Figures(Mapping[str, Figure]):
         return sum(1 for _ in self)
 
     def __contains__(self, key: object) -> bool:
-        try:
-            self[str(key)]
-        except UserError:
-            return False
-        return True
+        return self.get(str(key)) is not None
 
     def get(self, key: str, default: Figure | None = None) -> Figure | None:  # type: ignore[override]
         try:
@@ -74,8 +67,7 @@ class Figures(Mapping[str, Figure]):
 
     @property
     def models(self) -> ModelSelection:
-        """The models that the figures show."""
-        return self._source_tables.tables.models
+        return self._sources.tables.models
 
     @property
     def questions(self) -> dict[str, str]:
@@ -90,21 +82,19 @@ class Figures(Mapping[str, Figure]):
 
     def _section(self, heading: Section) -> dict[str, Figure]:
         if heading.id not in self._made:
-            sources = self._source_tables
             build = next(build for one, build in sections() if one.id == heading.id)
-            stated = sources.section(heading, build, [])
+            stated = self._sources.section(heading, build, [])
             self._made[heading.id] = {
                 (name := self._name(one.id)): Figure(
-                    name, one, partial(variants, one, sources.tables), self.run.path.name
+                    name, one, partial(variants, one, self._sources.tables), self.run.path.name
                 )
                 for one in (stated.figures if stated else [])
             }
         return self._made[heading.id]
 
-    @property
-    def _source_tables(self) -> Sources:
-        self._sources = self._sources or Sources.of(self.run)
-        return self._sources
+    @cached_property
+    def _sources(self) -> Sources:
+        return Sources.of(self.run)
 
     def _name(self, figure_id: str) -> str:
         """The name of a figure; a one-model figure ends in the model's name instead of its colour slot."""
@@ -120,8 +110,8 @@ class Figures(Mapping[str, Figure]):
         drawn = list(self.questions) or [name for heading, _ in sections() for name in heading.names.values()]
         near = nearest(str(key), drawn)
         known = any(key in heading.names.values() for heading, _ in sections())
-        why = "its tables hold nothing for it" if known else ""
-        got = f"{self.run.path.name} has no figure {key!r}{f': {why}' if why else ''}."
+        why = ": its tables hold nothing for it" if known else ""
+        got = f"{self.run.path.name} has no figure {key!r}{why}."
         return f"{got} Nearest: {', '.join(near)}. All of them: list(run.figures)."
 
     def _repr_html_(self) -> str:
@@ -144,9 +134,6 @@ def _may_hold(heading: Section, key: str) -> bool:
     """Whether a section could have a figure with this name or id."""
     known = [*heading.names, *heading.names.values()]
     return any(key == one or key.startswith(f"{one}-") for one in known) or key.startswith(f"{heading.id}/")
-
-
-# The claims that a run checked, as a data frame displayed as a scorecard.
 
 
 class Findings(pd.DataFrame):
@@ -185,7 +172,6 @@ def _row(one: ScorecardRow) -> tuple[str, ...]:
 
 # Notebook displays of runs, tables, models and corpora; all their texts are escaped.
 
-
 _ROWS = 8  # rows of a table
 _SENTENCES = 5  # sentences of a corpus
 
@@ -198,18 +184,13 @@ def run_shown(run: Any) -> str:
     parts = [paragraphs(str(manifest.get("title") or run.path.name), strong=True), paragraphs(line)]
     if FINDINGS_TABLE.name in run.tables:
         parts.append(paragraphs(_verdicts(run.tables[FINDINGS_TABLE.name])))
-    parts += [run.figures.listed(), tables_html(run.tables)]
+    parts += [run.figures.listed(), tables_shown(run.tables)]
     if run.folder.report.exists():
         parts.append(paragraphs(f"Report: {run.folder.report}", small=True))
     return str(Markup("").join(parts))
 
 
-def tables_shown(tables: ShownTables) -> str:
-    """See `tables_html`."""
-    return str(tables_html(tables))
-
-
-def tables_html(tables: ShownTables) -> Markup:
+def tables_shown(tables: ShownTables) -> Markup:
     """Name, number of rows, measured quantity and unit."""
     stored = {name: tables.stored(name) for name in tables}
     rows = [
@@ -217,7 +198,7 @@ def tables_html(tables: ShownTables) -> Markup:
             f'run.tables["{name}"]',
             f"{len(one.frame):,}",
             shorter(one.schema.description, 160),
-            _unit(one.schema.columns),
+            unit_of(one.schema),
         )
         for name, one in stored.items()
     ]
@@ -265,7 +246,3 @@ def _verdicts(findings: Any) -> str:
         if verdict in counts
     ]
     return f"Published claims: {', '.join(stated)}."
-
-
-def _unit(columns: Iterable[Any]) -> str:
-    return next((column.unit for column in columns if column.name == "value"), "")

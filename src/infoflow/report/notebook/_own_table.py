@@ -22,9 +22,6 @@ from ..forms._over_time import CLOCKS, TimeAxis, time_lines
 from ..forms._rows import cells, interval_dots, squares
 from ..heads._statistics import kind_label
 
-# Tables of `measure`, `compare` or `analyze` in the form of a run, which the report's sections can read.
-
-
 _KEYS: dict[str, Any] = {
     "model": "model",
     "objective": "model",
@@ -45,7 +42,8 @@ class GivenRun(RunFolder):
 
     def read(self) -> dict[str, Any]:
         models = [model for frame in self._frames.values() for model in _models(frame)]
-        return {"kind": "study" if _of_study(models) else "analyze", "models": models}
+        of_study = all(str(model["name"]).endswith(f"/seed-{model['seed']}") for model in models)
+        return {"kind": "study" if of_study else "analyze", "models": models}
 
     @property
     def tables(self) -> "_Given":  # type: ignore[override]
@@ -53,8 +51,6 @@ class GivenRun(RunFolder):
 
 
 class _Given(Tables):
-    """Tables in memory."""
-
     def __init__(self, frames: Mapping[str, pd.DataFrame], schema: TableSchema | None) -> None:
         self._frames, self._schema = dict(frames), schema
 
@@ -78,19 +74,12 @@ def keyed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _models(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every model of the table, without repetition."""
     sides = ("_a", "_b") if "model_a" in frame else ("",)
     parts = [frame[[f"{name}{side}" for name in _KEYS]].set_axis(list(_KEYS), axis=1) for side in sides]
     return pd.concat(parts).drop_duplicates().rename(columns={"model": "name"}).to_dict("records")
 
 
-def _of_study(models: list[dict[str, Any]]) -> bool:
-    """Whether the models are named as in a study, by objective and seed."""
-    return all(str(model["name"]).endswith(f"/seed-{model['seed']}") for model in models)
-
-
 # Figures for tables that no section knows, with the report's own forms: by layer, as a head map, or as dots.
-
 
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
 _AXES = ("layer", "head", "stack", "kind")
@@ -105,7 +94,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
         UserError: The column is missing or not numeric, or the table has more groups than a figure can show.
     """
     rows, models = _rows(frame)
-    unit, what = _unit(schema), name.replace("_", " ").replace("-", " ") or "value"
+    unit, what = unit_of(schema), name.replace("_", " ").replace("-", " ") or "value"
     where = " of each head" if "head" in rows and "layer" in rows else " by layer" if "layer" in rows else ""
     if "layer" in rows and "head" in rows:
         panels, answer, form = _head_maps(rows, models, what, unit)
@@ -152,14 +141,10 @@ def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
     keys = {column.name for column in KEYS}
     known = {*_ESTIMATE, *_AXES, *CLOCKS, *keys, "series", "same_as"}
     further = [name for name in rows if name not in known and len(set(rows[name].astype(str))) > 1]
-    words = [rows[name].map(lambda value, name=name: f"{name.replace('_', ' ')} {value}") for name in further]
-    stated = pd.Series("", index=rows.index, dtype=object)
-    for each in words:
-        stated = stated.where(stated == "", stated + ", ") + each
-    stack = rows["stack"].astype(str) if "stack" in rows and len(set(rows["stack"])) > 1 else None
-    if stack is not None and "head" not in rows:
-        stated = stack + stated.map(lambda text: f", {text}" if text else "")
-    return rows.assign(group=stated)
+    stacks = "stack" in rows and "head" not in rows and len(set(rows["stack"])) > 1
+    words = [rows["stack"].astype(str)] if stacks else []
+    words += [rows[name].map(lambda value, name=name: f"{name.replace('_', ' ')} {value}") for name in further]
+    return rows.assign(group=[", ".join(row) for row in zip(*words, strict=True)] if words else "")
 
 
 def _by_layer(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
@@ -186,8 +171,7 @@ def _head_maps(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str)
     for group in _few(rows["group"], _MOST_PANELS, "panels"):
         first = rows[(rows["group"] == group) & rows["trained"]]
         first = first[first["seed"] == first["seed"].min()]
-        for series in models.present(first):
-            own = first[first["series"] == series.key]
+        for series, own in models.each(first):
             for stack, kind in own[["stack", "kind"]].drop_duplicates().itertuples(index=False):
                 heads = own[(own["stack"] == stack) & (own["kind"] == kind)]
                 title = f"{series.label}, {kind_label(stack, kind)}"
@@ -215,8 +199,7 @@ def _head_map(heads: pd.DataFrame, what: str, ends: tuple[float, float]) -> dict
 def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> list[str]:
     """Each model's head with the largest value, and the mean over heads with that of the control."""
     answer = []
-    for series in models.present(rows):
-        own = rows[rows["series"] == series.key]
+    for series, own in models.each(rows):
         trained, control = own[own["trained"]], own[~own["trained"]]
         if trained.empty:
             continue
@@ -242,8 +225,8 @@ def _over_updates(
     looks = [LineKind(key=name, label=name, dash=dash, shape="circle", mark="")
              for name, dash in zip(names, DASHES, strict=False)]  # fmt: skip
     panels, answer = [], []
-    for series in models.present(rows):
-        table = sampled_bands(rows[rows["series"] == series.key], ["series", "group", "update"])
+    for series, own in models.each(rows):
+        table = sampled_bands(own, ["series", "group", "update"])
         y = amount("y", "value", title if unit else what, span(table[["value", "low", "high"]].stack()), ticks=5)
         look = looks_of(looks, "group", series.color)
         chart = time_lines(axis, table, y, look, by="group", names={name: name for name in names}, room=0.25)
@@ -282,5 +265,5 @@ def _few(names: pd.Series, most: int, what: str) -> list[str]:
     return found
 
 
-def _unit(schema: TableSchema | None) -> str:
+def unit_of(schema: TableSchema | None) -> str:
     return next((column.unit for column in schema.columns if column.name == "value"), "") if schema else ""

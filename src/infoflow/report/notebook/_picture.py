@@ -17,9 +17,6 @@ from .._drawing import static_svg
 from .._figure import Panel
 from .._theme import DARK, LIGHT, coloured
 
-# The few HTML elements that objects display themselves with: readable without styles, and free of scripts.
-
-
 _THEMES = {
     "light": ("[data-jp-theme-light=true]", "html[theme=light]", "[data-vscode-theme-kind$=light]"),
     "dark": (
@@ -81,16 +78,15 @@ def _cell(value: object) -> Markup:
 def table_html(frame: pd.DataFrame, length: int) -> Markup:
     """The first rows of a frame, and the total number of rows."""
     header = [str(name) for name in frame if name != "replicates"]
-    rows = [[_number(value) for value in row] for row in frame[header].itertuples(index=False)]
+    rows = [
+        [f"{value:.4g}" if isinstance(value, float) else shorter(value, 80) for value in row]
+        for row in frame[header].itertuples(index=False)
+    ]
     more = paragraphs(f"{length:,} rows in all.", small=True) if length > len(frame) else Markup("")
     lines = [
         [Markup('<span style="white-space:nowrap">{}</span>').format(printable(cell)) for cell in row] for row in rows
     ]
     return grid(header, lines) + more
-
-
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else shorter(value, 80)
 
 
 def summary(title: str, facts: Iterable[str]) -> Markup:
@@ -101,9 +97,6 @@ def summary(title: str, facts: Iterable[str]) -> Markup:
 def folded(title: str, inside: Markup) -> Markup:
     """Content that a click on its title reveals."""
     return Markup("<details><summary>{}</summary>{}</details>").format(title, inside)
-
-
-# A chart as an `<img>`: an SVG with its own light and dark colours, and room for all labels.
 
 
 ONE_PANEL, SMALL_PANEL = 620, 330

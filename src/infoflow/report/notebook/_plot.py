@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 
 import pandas as pd
@@ -12,10 +12,7 @@ from infoflow._subjects import parts
 from infoflow.foundation import UserError
 from infoflow.results import KEYS, PAIR_KEYS, TableSchema
 
-from .._figure import ReportFigure as Content
-from .._figure import Section
 from .._files import variants
-from .._model_tables import ModelTables
 from .._story import Sources, sections
 from ._figure import Figure
 from ._own_table import GivenRun, own_figure
@@ -74,7 +71,6 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
 
 
 def _joined(table: object) -> tuple[pd.DataFrame, TableSchema | None]:
-    """One frame with a column `model`, and its schema if known."""
     if isinstance(table, pd.DataFrame):
         return _checked(table), getattr(table, "schema", None)
     if not isinstance(table, Mapping) or not table:
@@ -111,13 +107,9 @@ def _drawn_from(run: GivenRun, name: str) -> dict[str, Figure]:
         stated = sources.section(heading, build, [])
         for one in stated.figures if stated else []:
             if name in one.tables:
-                found[heading.name_of(one.id)] = _figure(heading, one, sources.tables)
+                known, plain = heading.name_of(one.id), replace(one, findings=())
+                found[known] = Figure(known, plain, partial(variants, plain, sources.tables))
     return found
-
-
-def _figure(heading: Section, stated: Content, tables: ModelTables) -> Figure:
-    stated = replace(stated, findings=())
-    return Figure(heading.name_of(stated.id), stated, lambda: variants(stated, tables))
 
 
 def _named(found: Mapping[str, Figure], wanted: str) -> Figure:

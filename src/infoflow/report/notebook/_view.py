@@ -155,7 +155,6 @@ def _png(pixels: np.ndarray) -> bytes:
 
 
 def _style() -> str:
-    """Style rules for light or dark, following the reader's setting."""
     light, dark = (f".paper{{fill:{palette['paper']}}}text{{fill:{palette['soft']}}}" for palette in (LIGHT, DARK))
     swapped = f"{dark}.dark{{display:inline}}.light{{display:none}}"
     return f"{light}.dark{{display:none}}@media (prefers-color-scheme:dark){{{swapped}}}"

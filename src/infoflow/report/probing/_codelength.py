@@ -1,6 +1,6 @@
 """How hard a task is to extract: the bits that its labels take given the states, and the probe size that they need."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,19 +9,17 @@ import pandas as pd
 from infoflow.probing import PROBE_CODELENGTH
 
 from .._curves import interval_note, samples_at
-from .._figure import ReportFigure
+from .._figure import Method, ReportFigure
 from .._in_words import Candidate, Estimate, extremes_words, listed, number
 from .._layer_figure import layer_panels, stacked
 from .._model_selection import ModelSelection
-from .._theme import Series
 from ..forms._lines import POSITIVE, SHARE
-from ._methods import CODELENGTH
 from ._rows import (
     CONTROL_TASK,
     SHUFFLED,
     Case,
     any_trained,
-    best_layer,
+    best_layers,
     case_name,
     case_words,
     cases_of,
@@ -37,6 +35,18 @@ from ._rows import (
     tasks_of,
 )
 
+_CODELENGTH = Method(
+    id="probe-codelength",
+    title="Description length",
+    text="""
+    Bits in which the labels <i>y</i> can be sent to someone who has the vectors (Voita and Titov 2020). Online code:
+    <i>t</i><sub>1</sub> log<sub>2</sub> <i>K</i> − Σ<sub>i</sub> log<sub>2</sub> <i>p</i><sub>θi</sub>(block
+    <i>i</i> + 1), with a fresh probe θ<sub>i</sub> trained on the blocks before it. Variational code: KL(posterior ‖
+    prior) of a Bayesian probe, its model part, and the cross-entropy of the labels, its data part. Compression is
+    <i>N</i> log<sub>2</sub> <i>K</i> / bits for <i>N</i> labels of <i>K</i> classes: 1 where vectors carry no
+    information. All in bits; the authors' code adds nats to bits, so that its numbers are higher.
+    """,
+)
 CODES = ("online", "variational")
 _CONTROLS = {"control": CONTROL_TASK, "shuffled": SHUFFLED}
 MOST_CODED = 6  # tasks with panels
@@ -61,13 +71,12 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
     tables = {(task, metric): coded_table(of(rows, metric=metric), task) for task in tasks for metric in _METRICS}
     tables = {key: table for key, table in tables.items() if len(table)}
     data = stacked(tables, "task", "metric").assign(code=code)
+    probes = [probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))]
+    units = " Units are mixed, as in the reference's code." if "mixed" in set(own.get("units", ())) else ""
     return ReportFigure(
         id="probe-bits",
         question="How hard is each task to read?",
-        answer=[
-            *_beside_accuracy(rows, shown),
-            *_codes_agree(of(every, metric="compression"), code, models),
-        ],
+        answer=[*_beside_accuracy(rows, shown), *_codes_agree(of(every, metric="compression"), code, models)],
         words=_words(own, of(rows, labels="control", metric="compression"), models),
         panels=[
             panel
@@ -75,8 +84,8 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
             if task in shown
             for panel in layer_panels({f"{task_label(task)}: {metric}": table}, models, **_METRICS[metric])
         ],
-        caption=f"{interval_note(data)} {_how_coded(own, code)} Each panel has its own scale."
-        f"{left_out_note(tasks, shown)}",
+        caption=f"{interval_note(data)} The {code} code of {listed(probes)} probes.{units} Each panel has its own "
+        f"scale.{left_out_note(tasks, shown)}",
         how_to_read=[
             "Compression: how many times shorter the code of the labels is with this layer's vectors than with only "
             "the number of classes. Higher is easier: fewer bits in all, for the labels and for the probe.",
@@ -86,7 +95,7 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
             "dashed, an untrained model. Shuffled labels cannot be compressed: a line clearly above 1 would be an "
             "error.",
         ],
-        method=CODELENGTH,
+        method=_CODELENGTH,
         data=data,
         tables=(PROBE_CODELENGTH.name,),
         findings=tuple(f"probing:M-{n}" for n in range(1, 6)),
@@ -122,12 +131,6 @@ def coded_table(rows: pd.DataFrame, task: str) -> pd.DataFrame:
     return curves_with(own, {name: of(of_task, labels=labels) for labels, name in _CONTROLS.items()})
 
 
-def _how_coded(own: pd.DataFrame, code: str) -> str:
-    probes = listed([probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))])
-    units = " Units are mixed, as in the reference's code." if "mixed" in set(own.get("units", pd.Series())) else ""
-    return f"The {code} code of {probes} probes.{units}"
-
-
 def _beside_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:
     """Tasks that bits separate from their control, while accuracy hardly does or favours the control."""
     stated = []
@@ -154,22 +157,13 @@ def _codes_agree(every: pd.DataFrame, code: str, models: ModelSelection) -> list
     other = next((name for name in CODES if name != code and len(of(every, code=name, labels="task"))), "")
     if not other:
         return []
-    same, near, cases = 0, 0, 0
+    pairs = []
     for task in tasks_of(every):
-        rows = [of(every, task=task, code=name, labels="task") for name in (code, other)]
-        for series in _both(rows, models):
-            first, second = (best_layer(each, series.key) for each in rows)
-            if first is not None and second is not None:
-                cases += 1
-                same += first.layer == second.layer
-                near += abs(first.layer - second.layer) == 1
+        first, second = (best_layers(of(every, task=task, code=name, labels="task"), models) for name in (code, other))
+        pairs += [(first[line].layer, second[line].layer) for line in first if line in second]
+    same, near = (sum(abs(a - b) == gap for a, b in pairs) for gap in (0, 1))
     beside = f", and at an adjacent layer in {near}" if near else ""
-    return [f"The {other} code is shortest at the same layer in {same} of {cases} cases{beside}."] if cases else []
-
-
-def _both(rows: list[pd.DataFrame], models: ModelSelection) -> list[Series]:
-    keys = [{one.key for one in models.present(each[each["trained"]])} for each in rows]
-    return [one for one in models.series if all(one.key in own for own in keys)]
+    return [f"The {other} code is shortest at the same layer in {same} of {len(pairs)} cases{beside}."] if pairs else []
 
 
 _SIZES = {
@@ -202,7 +196,7 @@ def size_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
             "vectors; a control task must be memorised, type by type, and needs a large one.",
             "Grey: the control task, shuffled labels and untrained models, as in the figure above.",
         ],
-        method=CODELENGTH,
+        method=_CODELENGTH,
         data=data,
         tables=(PROBE_CODELENGTH.name,),
         findings=("probing:M-6",),
@@ -235,16 +229,10 @@ def _size_words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: Mod
     found, gaps = [], []
     for task in tasks:
         own, control = (of(rows, task=task, labels=labels) for labels in ("task", "control"))
-        for key, layer in _smallest(own):
+        means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
+        for key, layer in means.groupby(level=0, sort=False).idxmin():
             here, beside = samples_at(own, key, layer), samples_at(control, key, layer)
             found.append(Candidate(case_name(task, models[key].label), here.estimate()))
             gaps += [(beside - here).estimate()] if beside else []
     smaller = f"clearly smaller than its control's in {sum(gap.sign > 0 for gap in gaps)} of {len(gaps)} cases"
     return extremes_words("the smallest probe that a task takes", found, unit, end=smaller if gaps else "")
-
-
-def _smallest(own: pd.DataFrame) -> Iterator[tuple[str, int]]:
-    """For each trained model, the layer with the smallest probe."""
-    means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
-    for key, layers in means.groupby(level=0, sort=False):
-        yield str(key), int(layers.idxmin()[1])  # type: ignore[index]

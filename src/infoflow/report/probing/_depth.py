@@ -1,22 +1,35 @@
 """The depth at which tasks are solved: mixing weights, gains per layer, expected layer and centre of gravity."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
-from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, Estimate, Samples, estimate_text, extremes_words, listed, number
+from .._curves import estimates
+from .._figure import Method, Panel, ReportFigure
+from .._in_words import Candidate, Estimate, extremes_words, inline_text, listed, number, span_text
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._marks import HOLLOW
 from ._depth_chart import WARNING, DepthDots, MixingBars
-from ._methods import DEPTH
 from ._rows import case_name, task_label, tasks_of
 
+_DEPTH = Method(
+    id="probe-depth",
+    title="Edge probes, mixing weights and cumulative scores",
+    text="""
+    One probe per task reads all layers at once, through Σ<sub>l</sub> <i>s</i><sub>l</sub> <i>h</i><sub>l</sub> with
+    <i>s</i> = softmax(<i>a</i>) trained (Tenney et al. 2019). Centre of gravity: Σ <i>l s</i><sub>l</sub>.
+    <i>K</i>(<i>s</i>) = KL(<i>s</i> ‖ uniform), in bits: 0 for equal weights, log<sub>2</sub>(<i>L</i> + 1) for one
+    layer alone. Cumulative probes see layers 0 to <i>l</i> only; Δ<sub>l</sub> = score(<i>l</i>) − score(<i>l</i> − 1);
+    expected layer: Σ <i>l</i> Δ<sub>l</sub> / Σ Δ<sub>l</sub>, with negative Δ kept. It is ill-defined where
+    layers gain little in all (less than 2 points) or more than a fifth of all change is loss, and may then lie outside
+    the model.
+    """,
+)
 _MOST = 8  # models with panels
 _BARS = {"weight": ("weight", "weight in the mix"), "delta": ("delta", "added to F1")}
 _DEPTHS = {"expected_layer": ("expected", "expected layer"), "center_of_gravity": ("gravity", "centre of gravity")}
@@ -28,7 +41,7 @@ def depth_figure(
     mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ModelSelection
 ) -> ReportFigure | None:
     """Up to two panels per line, one for each available table; None if there are none."""
-    bars, places = _bars(mixing), _places(depth)
+    bars, places = _estimates(mixing, ("weight", "delta", "score", "fraction"), _BARS), _places(depth)
     trained = pd.concat([bars, places], ignore_index=True)
     trained = trained[trained["group"] == "trained"]
     if trained.empty:
@@ -37,14 +50,16 @@ def depth_figure(
     labels = [task_label(task) for task in tasks]
     panels = [panel for one in series[:_MOST] for panel in _panels(bars, places, labels, one, len(series) > 1)]
     data = pd.concat([bars, places], ignore_index=True).drop(columns=["shown", "label", "what", "name"])
-    left = [one.label for one in series[_MOST:]]
+    left, seeds = [one.label for one in series[_MOST:]], int(trained["seeds"].max())
+    bands = f"Means over {seeds} seeds; whiskers: 95% intervals over seeds and sentences"
+    bands = bands if seeds > 1 else f"Whiskers: 95% intervals over sentences, {HOLLOW}"
     return ReportFigure(
         id="probe-depth",
         question="At which depth is each task solved?",
         answer=[*_focus_sentence(places, models), *_headroom_sentence(places)],
         words=_words(places, models),
         panels=panels,
-        caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights share one scale; what "
+        caption=f"{bands}; {int(trained['count'].median()):,} test examples. Weights share one scale; what "
         f"layers add is scaled to each task's row.{f' Only in the data: {listed(left)}.' if left else ''}",
         how_to_read=[
             "Filled bars: the weight of each layer in a probe that reads a weighted sum of all layers; weights sum to "
@@ -58,7 +73,7 @@ def depth_figure(
             "maximum of scores is then more reliable. Weights of an untrained model are not uniform either: only the "
             "difference between the two models is due to training.",
         ],
-        method=DEPTH,
+        method=_DEPTH,
         data=data,
         tables=(PROBE_MIXING.name, PROBE_DEPTH.name),
         findings=tuple(f"probing:T-{n}" for n in (1, 2, 3)),
@@ -66,50 +81,33 @@ def depth_figure(
     )
 
 
-def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
-    """One row per line, task, layer and statistic."""
-    if mixing is None:
-        return _estimates(pd.DataFrame(), ())
-    found = _estimates(mixing, ("weight", "delta", "score", "fraction"))
-    found["what"] = found["statistic"].map({name: what for name, (what, _) in _BARS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: stated for name, (_, stated) in _BARS.items()}).fillna("")
-    return found
-
-
 def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
     """One row per line, task and depth statistic, with a warning if any seed has one."""
     if depth is None:
-        return _estimates(pd.DataFrame(), ()).assign(warning="")
-    found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT))
-    found["what"] = found["statistic"].map({name: what for name, (what, _) in _DEPTHS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: stated for name, (_, stated) in _DEPTHS.items()}).fillna("")
+        return _estimates(None, (), _DEPTHS).assign(warning="")
+    found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT), _DEPTHS)
     warned = depth[depth["warning"].astype(str) != ""]
     stated = warned.groupby(["series", "trained", warned["task"].astype(str)], sort=False)["warning"].first()
     keys = zip(found["series"], found["group"] == "trained", found["task"], strict=True)
     warnings = [re.sub(r"-(?=\d)", "−", str(stated.get(key, ""))) for key in keys]
-    found["warning"] = [
-        text if name == "expected_layer" else "" for text, name in zip(warnings, found["statistic"], strict=True)
-    ]
-    return found
+    return found.assign(warning=pd.Series(warnings, dtype=object).where(found["statistic"] == "expected_layer", ""))
 
 
-def _estimates(frame: pd.DataFrame, statistics: Sequence[str]) -> pd.DataFrame:
-    """Means and intervals over seeds and sentences."""
-    rows = []
-    if len(frame):
-        kept = frame[frame["statistic"].astype(str).isin(statistics) & frame["value"].notna()]
-        keys = ["series", "trained", kept["task"].astype(str), kept["statistic"].astype(str), "layer"]
-        for (series, trained, task, statistic, layer), own in kept.groupby(keys, sort=False):  # type: ignore[misc]
-            estimate = Samples.of(own).estimate()
-            group = "trained" if trained else "untrained"
-            row = dict(zip(_KEYS, (series, group, task, statistic, int(layer)), strict=True))
-            rows.append({**row, "label": task_label(task), **asdict(estimate), "shown": estimate_text(estimate)})
+def _estimates(
+    frame: pd.DataFrame | None, statistics: Sequence[str], drawn: Mapping[str, tuple[str, str]]
+) -> pd.DataFrame:
+    """Means and intervals over seeds and sentences; `what` and `name` of the `drawn` statistics."""
     columns = [*_KEYS, "label", "value", "low", "high", "seeds", "count", "shown", "what", "name"]
-    return pd.DataFrame(rows, columns=columns)
+    if frame is None:
+        return pd.DataFrame(columns=columns)
+    kept = frame[frame["statistic"].astype(str).isin(statistics) & frame["value"].notna()]
+    kept = kept.assign(group=np.where(kept["trained"], "trained", "untrained"), task=kept["task"].astype(str))
+    found = estimates(kept.astype({"statistic": str, "layer": int}), _KEYS)
+    what, name = (found["statistic"].map({key: words[at] for key, words in drawn.items()}).fillna("") for at in (0, 1))
+    return found.assign(label=found["task"].map(task_label), what=what, name=name)[columns]
 
 
 def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series: Series, several: bool) -> list[Panel]:
-    """Bars, and next to them the depth of each task."""
     own_bars = bars[(bars["series"] == series.key) & (bars["group"] == "trained")]
     drawn = own_bars[own_bars["what"] != ""]
     own_places = places[places["series"] == series.key]
@@ -134,7 +132,6 @@ def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series:
 
 
 def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
-    """K(s) and K(Δ) of each task, as notes."""
     found: dict[str, list[str]] = {}
     for statistic, sign in (("k_weights", "K(s)"), ("k_differences", "K(Δ)")):
         rows = places[(places["statistic"] == statistic) & (places["group"] == "trained")]
@@ -144,7 +141,6 @@ def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
 
 
 def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
-    """F1 from the embeddings and from all layers, as notes."""
     scores = bars[bars["statistic"] == "score"].sort_values("layer")
     ends = {label: own["value"].iloc[[0, -1]].tolist() for label, own in scores.groupby("label", sort=False)}
     return {str(label): f"F1 {100 * first:.0f} → {100 * last:.0f}" for label, (first, last) in ends.items()}
@@ -161,13 +157,6 @@ def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
     return dots.assign(shown=stated)
 
 
-def _bands(trained: pd.DataFrame) -> str:
-    seeds = int(trained["seeds"].max())
-    if seeds > 1:
-        return f"Means over {seeds} seeds; whiskers: 95% intervals over seeds and sentences"
-    return f"Whiskers: 95% intervals over sentences, {HOLLOW}"
-
-
 def _words(places: pd.DataFrame, models: ModelSelection) -> str:
     """The tasks solved highest and lowest in the network, by well-defined expected layers if there are any."""
     trained = places[(places["group"] == "trained") & (places["warning"] == "")]
@@ -182,10 +171,6 @@ def _words(places: pd.DataFrame, models: ModelSelection) -> str:
     return ""
 
 
-def _text(row: object, unit: str = "") -> str:
-    return estimate_text(_estimate(row), unit)
-
-
 def _estimate(row: object) -> Estimate:
     return Estimate(**{name: getattr(row, name) for name in ("value", "low", "high", "seeds", "count")})
 
@@ -196,7 +181,7 @@ def _focus_sentence(places: pd.DataFrame, models: ModelSelection) -> list[str]:
     if len(own) < 2:
         return []
     (least, most) = (
-        f"{row.label} in {models[str(row.series)].label} ({_text(row, 'bits').replace(' (', ', ').removesuffix(')')})"
+        f"{row.label} in {models[str(row.series)].label} ({inline_text(_estimate(row), 'bits')})"
         for row in own.iloc[[0, -1]].itertuples()
     )
     grey = places[(places["statistic"] == "k_weights") & (places["group"] == "untrained")]["value"]
@@ -210,10 +195,5 @@ def _headroom_sentence(places: pd.DataFrame) -> list[str]:
     trained, untrained = (rows.loc[rows["group"] == group, "value"] for group in ("trained", "untrained"))
     if trained.empty:
         return []
-    text = f"Over embeddings alone, layers add {_points(trained)} points of F1"
-    return [f"{text}; in untrained models {_points(untrained)}." if len(untrained) else f"{text}."]
-
-
-def _points(values: pd.Series) -> str:
-    low, high = (number(100 * float(end), 1) for end in (values.min(), values.max()))
-    return low if low == high else f"{low} to {high}"
+    text = f"Over embeddings alone, layers add {span_text(100 * trained, 1)} points of F1"
+    return [f"{text}; in untrained models {span_text(100 * untrained, 1)}." if len(untrained) else f"{text}."]

@@ -62,10 +62,6 @@ class MixingBars(AbstractForm):
         return self.chosen or Frame(int(layers.min()), int(layers.max()), 0.0, 1.0)
 
     @property
-    def compared(self) -> bool:
-        return False
-
-    @property
     def spec(self) -> dict[str, Any]:
         frame = self.frame
         x, y = depth_axis(frame), task_axis(self.labels)
@@ -77,21 +73,26 @@ class MixingBars(AbstractForm):
         outline = {"filled": False, "stroke": "var(--soft)", "strokeWidth": 1.2}
         filled = {"color": self.series.color, "opacity": 0.9}
         styles = ((weights, filled), (gains, outline), (losses, {"color": NEGATIVE}))
-        drawn = [self._rects(rows, look, x, y) for rows, look in styles if len(rows)]
+        drawn = [self._rects(rows, look, x, y) for rows, look in styles]
         names = [
             ("■", "weight in the mix", self.series.color),
             ("□", "added to F1", "var(--soft)"),
             ("■", "lost", NEGATIVE),
         ]
-        marks = [rule, *drawn, *self._whiskers(bars, x, y), *self._notes(frame, x, y), names_above(names)]
-        return finished(marks, self._height)
-
-    @property
-    def _height(self) -> int:
-        return _ROW * len(self.labels) + 8
+        known = bars.dropna(subset=["low", "high"])[["middle", "up", "down"]]
+        ends = {"x": with_field(x, "middle"), "y": with_field(y, "up"), "y2": "down:Q"}
+        whiskers = draw("rule", known, ends, color="var(--ink)", strokeWidth=0.8, opacity=0.75)
+        notes = [
+            {"layer": frame.last + 0.6, "y": place + _ZERO - 0.42 + 0.26 * line, "text": text}
+            for place, name in enumerate(self.labels)
+            for line, text in enumerate(self.notes.get(name, "").split("\n"))
+            if text
+        ]
+        look = {"align": "left", "dx": 6, "fontSize": 10, "color": "var(--soft)", "x": x, "y": y}
+        marks = [rule, *drawn, whiskers, draw("text", pd.DataFrame(notes), look, text="text:N"), names_above(names)]
+        return finished(marks, _ROW * len(self.labels) + 8)
 
     def _bars(self) -> pd.DataFrame:
-        """Start and end of each bar and of its interval."""
         rows = self.table.assign(row=self.table["label"].map({name: at for at, name in enumerate(self.labels)}))
         scale = rows["label"].map({name: self._unit(own) for name, own in rows.groupby("label")})
         scale = scale.where(rows["what"] == "delta", _ABOVE / self.most)
@@ -118,22 +119,6 @@ class MixingBars(AbstractForm):
         light = {} if "opacity" in look else {"opacity": lit(of=self.series)}
         return draw("rect", own, look, light, x=with_field(x, "x1"), x2="x2:Q", y=y, y2="top:Q", tooltip=tooltip)
 
-    @staticmethod
-    def _whiskers(bars: pd.DataFrame, x: Channel, y: Channel) -> list[Layer]:
-        known = bars.dropna(subset=["low", "high"])[["middle", "up", "down"]]
-        at = {"x": with_field(x, "middle"), "y": with_field(y, "up"), "y2": "down:Q"}
-        return [draw("rule", known, at, color="var(--ink)", strokeWidth=0.8, opacity=0.75)] if len(known) else []
-
-    def _notes(self, frame: Frame, x: Channel, y: Channel) -> list[Layer]:
-        rows = [
-            {"layer": frame.last + 0.6, "y": place + _ZERO - 0.42 + 0.26 * line, "text": text}
-            for place, name in enumerate(self.labels)
-            for line, text in enumerate(self.notes.get(name, "").split("\n"))
-            if text
-        ]
-        look = {"align": "left", "dx": 6, "fontSize": 10, "color": "var(--soft)", "x": x, "y": y}
-        return [draw("text", pd.DataFrame(rows), look, text="text:N")] if rows else []
-
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -156,30 +141,35 @@ class DepthDots(AbstractForm):
         return self.chosen or Frame(0, self.last, 0.0, 1.0)
 
     @property
-    def compared(self) -> bool:
-        return False
-
-    @property
     def spec(self) -> dict[str, Any]:
         frame = self.frame
         x, y = depth_axis(frame), task_axis(self.labels)
         dots = self._dots(frame)
         trained, untrained = dots[dots["group"] == "trained"], dots[dots["group"] == "untrained"]
         lines = pd.DataFrame({"y": [float(place) for place in range(1, len(self.labels))]})
-        layers: list[Layer] = [draw("rule", lines, color="var(--grid)", y=y)] if len(lines) else []
-        if len(untrained):
-            grey = {"color": CONTROL["color"], "size": 26, "filled": True, "opacity": 0.8}
-            layers += [
-                draw("point", untrained[untrained["what"] == what], grey, shape=shape, x=x, y=y, tooltip=_dot_tips())
-                for what, shape in _SHAPES.items()
-            ]
+        grey = {"color": CONTROL["color"], "size": 26, "filled": True, "opacity": 0.8}
+        layers = [draw("rule", lines, color="var(--grid)", y=y)]
+        for what, shape in _SHAPES.items():
+            own = untrained[untrained["what"] == what]
+            layers.append(draw("point", own, grey, shape=shape, x=x, y=y, tooltip=_dot_tips()))
         layers += [layer for what in _SHAPES for layer in self._marks(trained[trained["what"] == what], what, x, y)]
         found = [("●", "expected layer", "expected"), ("◆", "centre of gravity", "gravity")]
         names = [(mark, name, self.series.color) for mark, name, what in found if bool((trained["what"] == what).any())]
         names += [("●", "untrained", "var(--control)")] if len(untrained) else []
         names += [("", "", "var(--soft)")] * (3 - len(names))  # same number of rows as the adjacent bars
-        marks = [*layers, *self._signs(trained, x, y), *self._texts(frame, x, y), names_above(names)]
-        return finished(marks, _ROW * len(self.labels) + 8)
+        ill_defined = trained[trained["warning"] != ""].assign(text=WARNING)
+        sign = {"fontSize": 13, "color": "var(--series-5)", "dy": -11, "tooltip": tips("label:N", "warning:N")}
+        notes = [
+            {"layer": frame.last + 0.6, "y": place + 0.5, "text": self.notes[name]}
+            for place, name in enumerate(self.labels)
+            if self.notes.get(name)
+        ]
+        note = {**NAME, "align": "left", "dx": 6, "fontWeight": "normal", "color": Constant("var(--soft)")}
+        layers += [
+            draw("text", ill_defined, sign, x=x, y=y, text="text:N"),
+            draw("text", pd.DataFrame(notes), note, x=x, y=y, text="text:N"),
+        ]
+        return finished([*layers, names_above(names)], _ROW * len(self.labels) + 8)
 
     def _dots(self, frame: Frame) -> pd.DataFrame:
         row = self.table["label"].map({name: at for at, name in enumerate(self.labels)})
@@ -190,34 +180,11 @@ class DepthDots(AbstractForm):
         return self.table.assign(y=place, layer=self.table["value"].clip(low, high), beyond=beyond, **ends).round(4)
 
     def _marks(self, rows: pd.DataFrame, what: str, x: Channel, y: Channel) -> list[Layer]:
-        """Interval and mark of each row."""
-        if rows.empty:
-            return []
         known = rows.loc[rows[["low", "high"]].notna().all(axis=1), ["low", "high", "y"]]
         look = {"color": self.series.color, "y": y, "opacity": lit(of=self.series)}
         ends = {"x": with_field(x, "low"), "x2": "high:Q", "strokeWidth": 2}
         mark = {"x": x, "shape": _SHAPES[what], "size": 62, "tooltip": _dot_tips()}
-        drawn = [draw("rule", known, look, ends)] if len(known) else []
-        return [*drawn, draw("point", rows, point_style(rows), look, mark)]
-
-    @staticmethod
-    def _signs(rows: pd.DataFrame, x: Channel, y: Channel) -> list[Layer]:
-        """A warning sign next to ill-defined values."""
-        marked = rows[rows["warning"] != ""]
-        if marked.empty:
-            return []
-        base = marked.assign(text=WARNING)
-        look = {"fontSize": 13, "color": "var(--series-5)", "dy": -11}
-        return [draw("text", base, look, x=x, y=y, text="text:N", tooltip=tips("label:N", "warning:N"))]
-
-    def _texts(self, frame: Frame, x: Channel, y: Channel) -> list[Layer]:
-        rows = [
-            {"layer": frame.last + 0.6, "y": place + 0.5, "text": self.notes[name]}
-            for place, name in enumerate(self.labels)
-            if self.notes.get(name)
-        ]
-        look = {**NAME, "align": "left", "dx": 6, "fontWeight": "normal", "x": x, "y": y, "text": "text:N"}
-        return [draw("text", pd.DataFrame(rows), look, color=Constant("var(--soft)"))] if rows else []
+        return [draw("rule", known, look, ends), draw("point", rows, point_style(rows), look, mark)]
 
 
 _SHAPES = {"expected": "circle", "gravity": "diamond"}

@@ -16,11 +16,11 @@ from .._theme import Series
 from ..forms._chart import amount, bounded, finished, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of, names_above
 from ..forms._marks import HOLLOW, span
-from ._methods import PROBES
 from ._rows import (
+    PROBES,
     all_examples,
     any_trained,
-    best_layer,
+    best_layers,
     case_name,
     left_out_note,
     most_layered,
@@ -29,9 +29,6 @@ from ._rows import (
     task_label,
     tasks_of,
 )
-
-# How many examples a probe needs: accuracy when trained on fewer, with untrained models as the control.
-
 
 _HEIGHT = 230
 
@@ -74,10 +71,8 @@ def examples_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
 
 
 def _at_best(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """Each line's rows at the layer that is best with all examples."""
-    whole = all_examples(own)
-    bests = [best_layer(whole, series.key) for series in models.present(whole[whole["trained"]])]
-    parts = [own[(own["series"] == best.series) & (own["layer"] == best.layer)] for best in bests if best is not None]
+    bests = best_layers(all_examples(own), models)
+    parts = [own[(own["series"] == line.key) & (own["layer"] == best.layer)] for line, best in bests.items()]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -118,43 +113,31 @@ def _larger_with_few(found: dict[str, pd.DataFrame], models: ModelSelection) -> 
 
 
 def _words(found: dict[str, pd.DataFrame], models: ModelSelection) -> str:
-    """The gain from training with the fewest examples."""
     stated = [
         Candidate.held_out(case_name(task, series.label), few)
         for task, rows in found.items()
         for series, few, _ in _gaps(rows, models)
     ]
-    what = f"with {_fewest(found):,} examples, the gain in accuracy over an untrained model"
+    fewest = int(min(rows["training"].min() for rows in found.values()))
+    what = f"with {fewest:,} examples, the gain in accuracy over an untrained model"
     return extremes_words(what, stated, end=clear_cases(stated))
-
-
-def _fewest(found: dict[str, pd.DataFrame]) -> int:
-    return int(min(rows["training"].min() for rows in found.values()))
 
 
 def _gaps(rows: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, Samples, Samples]]:
     """The gain from training with the fewest and with all examples, per line with an untrained twin."""
     found = []
-    for series in models.present(rows):
-        own = rows[rows["series"] == series.key]
+    for series, own in models.each(rows):
         shares = sorted(own["share"].unique())
-        few, whole = (_gap(own[own["share"] == share]) for share in (shares[0], shares[-1]))
+        ends = [own[own["share"] == share] for share in (shares[0], shares[-1])]
+        few, whole = (Samples.of(end[end["trained"]]) - Samples.of(end[~end["trained"]]) for end in ends)
         if few and whole and len(shares) > 1:
             found.append((series, few, whole))
     return found
 
 
-def _gap(rows: pd.DataFrame) -> Samples:
-    trained, untrained = (Samples.of(rows[rows["trained"] == which]) for which in (True, False))
-    return trained - untrained
-
-
-# Single examples: the layer from which a probe gets them right, in each model.
-
-
 _TASKS, _OF_TASK = 4, 6  # tasks, and examples per task
 _WORDS = 24  # words of a sentence; longer ones are cut around the span
-_UNTRAINED = "untrained"
+_STATES = {-2: "right in no state", -1: "right only below the top", 0: "right in all states"}
 
 
 def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ModelSelection) -> ReportFigure | None:
@@ -233,15 +216,9 @@ def _example(rows: pd.DataFrame, lines: list[Series], solved: int) -> dict[str, 
     return {
         "pieces": list(_pieces(str(one["text"]).split(" "), one)),
         "gold": str(one["gold"]),
-        "told": _text(solved),
+        "told": _STATES.get(solved, f"right from state {solved} on"),
         "strips": [strip for line in lines for strip in _strips(rows[rows["series"] == line.key], line)],
     }
-
-
-def _text(solved: int) -> str:
-    if solved < 0:
-        return "right only below the top" if solved == -1 else "right in no state"
-    return "right in all states" if solved == 0 else f"right from state {solved} on"
 
 
 def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
@@ -262,13 +239,12 @@ def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
 
 
 def _strips(rows: pd.DataFrame, line: Series) -> Iterator[dict[str, Any]]:
-    """The squares of a line: of its trained model, and of its untrained one."""
     for trained, own in sorted(rows.groupby("trained"), key=lambda part: not part[0]):
         cells = [
             {"layer": int(row.layer), "right": float(row.right), "said": str(row.said), "share": f"{row.right:.0%}"}
             for row in own.sort_values("layer").itertuples()
         ]
-        name = line.label if trained else f"{line.label}, {_UNTRAINED}"
+        name = line.label if trained else f"{line.label}, untrained"
         yield {
             "name": name,
             "color": line.color if trained else "var(--soft)",

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._curves import COLUMNS, curves, samples_at, samples_by_layer, seed_bands
+from .._figure import Method
 from .._in_words import (
     Candidate,
     Estimate,
@@ -22,6 +23,20 @@ from .._in_words import (
 )
 from .._model_selection import ModelSelection
 from .._theme import Series
+
+PROBES = Method(
+    id="probes",
+    title="Probes",
+    text="""
+    The model is frozen; a classifier is trained on the vectors of one layer at a time: linear,
+    softmax(<i>Wh</i><sub>l</sub> + <i>b</i>), or with a hidden layer, stopped by its loss on other sentences. Words are
+    means of their tokens; parts share no sentence. Accuracy is measured on test sentences and averaged over seeds of
+    the probe. Its controls are the majority class, which is always the most frequent label; layer 0; the same probe on
+    the same architecture with random weights (Zhang and Bowman 2018); and a control task (Hewitt and Liang 2019), which
+    gives every type of word one label drawn from those of the task, so that only memorising types solves it.
+    Selectivity is accuracy(task) − accuracy(control).
+    """,
+)
 
 TASKS = {
     "word": "word identity",
@@ -53,15 +68,11 @@ _SETTINGS = ("probe", "dropout", "weight_decay", "corrupted", "units")
 class Best(NamedTuple):
     """The layer that reads a task best in one model."""
 
-    series: str
     layer: int
-    estimate: Estimate
-    """Score on the half of the sentences that did not choose the layer."""
-    alike: tuple[int, ...]
-    """Other layers that do not clearly differ from it."""
+    estimate: Estimate  # score on the half of the sentences that did not choose the layer
+    alike: tuple[int, ...]  # other layers that do not clearly differ from it
     top: int
-    first: float
-    """Score on the half that chose it, used for comparisons with other layers."""
+    first: float  # score on the half that chose it, used for comparisons with other layers
 
 
 def task_label(name: str) -> str:
@@ -123,23 +134,11 @@ def of(frame: pd.DataFrame, **wanted: str) -> pd.DataFrame:
 def control_curve(frame: pd.DataFrame, group: str) -> pd.DataFrame:
     """A control as one line: its mean over trained models at each layer, with its interval over seeds."""
     trained = frame[frame["trained"]]
-    rows, models = [], trained.groupby("layer")["series"].nunique().to_dict()
-    for at in seed_bands(trained, ["layer"]).sort_values("layer").to_dict("records"):
-        layer, value, low, high = (at[name] for name in ("layer", "value", "low", "high"))
-        rows.append(
-            {
-                "series": "",
-                "group": group,
-                "layer": int(str(layer)),
-                "value": value,
-                "low": low,
-                "high": high,
-                "seeds": 0,
-                "count": 0,
-                "shown": number(value, 3) if models[layer] == 1 else f"{number(value, 3)} (mean of the models)",
-            }
-        )
-    return pd.DataFrame(rows, columns=[*COLUMNS, "shown"])
+    table = seed_bands(trained, ["layer"]).sort_values("layer").astype({"layer": int})
+    models = table["layer"].map(trained.groupby("layer")["series"].nunique())
+    notes = ["" if num == 1 else " (mean of the models)" for num in models]
+    shown = [f"{number(value, 3)}{note}" for value, note in zip(table["value"], notes, strict=True)]
+    return table.assign(series="", group=group, seeds=0, count=0, shown=shown)[[*COLUMNS, "shown"]]
 
 
 def curves_with(frame: pd.DataFrame, controls: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -156,7 +155,13 @@ def best_layer(frame: pd.DataFrame, series: str, trained: bool = True) -> Best |
         return None
     best, at = found.key, found.at
     alike = tuple(layer for layer in at if layer != best and not (at[best] - at[layer]).estimate().sign)
-    return Best(series=series, layer=best, estimate=found.estimate, alike=alike, top=max(at), first=found.first)
+    return Best(layer=best, estimate=found.estimate, alike=alike, top=max(at), first=found.first)
+
+
+def best_layers(rows: pd.DataFrame, models: ModelSelection) -> dict[Series, Best]:
+    """The best layer of every trained model, in reading order."""
+    found = {line: best_layer(rows, line.key) for line in models.present(rows[rows["trained"]])}
+    return {line: best for line, best in found.items() if best is not None}
 
 
 def held_out_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True) -> Samples:
@@ -201,8 +206,7 @@ def above_controls(
 
     For example "Chunks: 0.81 (0.80 to 0.82) in layer 4 of masked LM, 0.12 (0.11 to 0.13) above its embeddings."
     """
-    found = [(line, best_layer(rows, line.key)) for line in models.present(rows[rows["trained"]])]
-    bests = {line: best for line, best in found if best is not None}
+    bests = best_layers(rows, models)
     if not bests:
         return []
     line, best = max(bests.items(), key=lambda one: one[1].first)
@@ -220,19 +224,14 @@ def untrained_best(rows: pd.DataFrame, series: str) -> Samples | None:
     return None if best is None else held_out_at(rows, series, best.layer, trained=False)
 
 
-def layers_text(layers: Sequence[int]) -> str:
-    """`2`, `2 and 4`, `2 to 5`: integers in order."""
-    if len(layers) > 2 and list(layers) == list(range(layers[0], layers[-1] + 1)):
-        return f"{layers[0]} to {layers[-1]}"
-    return listed([str(layer) for layer in layers])
-
-
 def alike_text(best: Best) -> str:
     """Bracketed note on layers that do not clearly differ from the best; "" if there are none."""
     if not best.alike:
         return ""
     layers = sorted(best.alike)
-    return f" ({layers_text(layers)} {'does' if len(layers) == 1 else 'do'} not clearly differ)"
+    whole = len(layers) > 2 and layers == list(range(layers[0], layers[-1] + 1))
+    stated = f"{layers[0]} to {layers[-1]}" if whole else listed([str(layer) for layer in layers])
+    return f" ({stated} {'does' if len(layers) == 1 else 'do'} not clearly differ)"
 
 
 def ratio(upper: Samples, lower: Samples) -> Estimate:
@@ -240,11 +239,6 @@ def ratio(upper: Samples, lower: Samples) -> Estimate:
     gap = (upper.applied(np.log) - lower.applied(np.log)).estimate()
     value, low, high = (float(np.exp(end)) for end in (gap.value, gap.low, gap.high))
     return Estimate(value=value, low=low, high=high, seeds=gap.seeds, count=gap.count)
-
-
-def span(values: pd.Series) -> float:
-    """The highest minus the lowest value."""
-    return float(values.max() - values.min())
 
 
 class Case(NamedTuple):
@@ -282,8 +276,7 @@ def cases_of(own: pd.DataFrame, models: ModelSelection) -> list[Case]:
     found = []
     for task in tasks_of(own):
         rows = of(own, task=task)
-        bests = [(series, best_layer(rows, series.key)) for series in models.present(rows[rows["trained"]])]
-        found += [Case(rows, task, series, best) for series, best in bests if best is not None]
+        found += [Case(rows, task, series, best) for series, best in best_layers(rows, models).items()]
     return found
 
 

@@ -1,27 +1,44 @@
-"""What a probe reads from each layer, and its margin over the control task, which words alone could solve."""
+"""The section on probes; what a probe reads from each layer, and its margin over the control task."""
 
 from functools import partial
 
 import pandas as pd
 
-from infoflow.probing import PROBE_SCORES
+from infoflow.probing import (
+    BERT_SCORE,
+    BERT_SCORE_LAYERS,
+    FILL_IN,
+    MINIMAL_PAIRS,
+    PROBE_CODELENGTH,
+    PROBE_DEPTH,
+    PROBE_EXAMPLES,
+    PROBE_MIXING,
+    PROBE_SCORES,
+    PROBE_TREES,
+)
 
 from .._curves import curves, interval_note
-from .._figure import ReportFigure
+from .._figure import ReportFigure, Section
 from .._in_words import Samples, listed, number
 from .._layer_figure import layer_panels, stacked
 from .._model_selection import ModelSelection
+from .._model_tables import ModelTables
 from .._theme import Series
 from ..forms._lines import COSINE, SHARE
-from ._methods import PROBES
+from ._codelength import bits_figure, size_figure
+from ._depth import depth_figure
+from ._examples import examples_figure, solved_figure
+from ._preferences import bert_score_figure, facts_figure, pairs_figure
 from ._rows import (
     CONTROL_TASK,
+    PROBES,
     Best,
     above_controls,
     against,
     all_examples,
     any_trained,
     best_layer,
+    best_layers,
     case_words,
     cases_of,
     control_curve,
@@ -37,13 +54,10 @@ from ._rows import (
     task_label,
     tasks_of,
 )
+from ._trees import trees_figure
 
 AXIS = {"y_title": "accuracy", "baseline_name": "majority class", "bounds": SHARE, "controls": (CONTROL_TASK,)}
-_DESCRIBED = 4  # tasks with a sentence of their own
-HOW_UNTRAINED = (
-    "The dashed grey line is a model of the same shape that was never trained: what a probe finds there comes from "
-    "the words themselves and from the shape of the network, not from training."
-)
+_DESCRIBED = 5  # tasks with sentences of their own
 
 
 def accuracy_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -67,8 +81,9 @@ def accuracy_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: the share of test examples that a probe labels correctly "
             "from the vectors of this layer alone.",
-            f"{HOW_UNTRAINED} Dash and dots in grey: the control task, in which each word type has one random label. "
-            "Dotted: the most frequent label for all.",
+            "The dashed grey line is a model of the same shape that was never trained: what a probe finds there comes "
+            "from the words themselves and from the shape of the network, not from training. Dash and dots in grey: "
+            "the control task, in which each word type has one random label. Dotted: the most frequent label for all.",
             "A probe that does as well on the control task has memorised words: only accuracy above the control shows "
             "what the vectors hold. It would be surprising if an untrained model did as well in upper layers as a "
             "trained one.",
@@ -88,7 +103,6 @@ def _title(own: pd.DataFrame, task: str) -> str:
 
 
 def _probe_note(own: pd.DataFrame) -> str:
-    """The probe, its seeds and its number of training examples."""
     probes = listed(
         ["linear" if name == "linear" else name.upper() for name in dict.fromkeys(own["probe"].astype(str))]
     )
@@ -119,8 +133,7 @@ def _control_task(control: pd.DataFrame, line: Series, best: Best) -> dict[str, 
 def _between(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[str]:
     """How many best layers are clearly neither the embeddings nor the top layer."""
     by_task = [of(own, task=task) for task in tasks]
-    found = [best_layer(rows, series.key) for rows in by_task for series in models.present(rows[rows["trained"]])]
-    bests = [best for best in found if best is not None]
+    bests = [best for rows in by_task for best in best_layers(rows, models).values()]
     if len(bests) < 3:
         return []
     below = sum(best.top != best.layer and best.top not in best.alike for best in bests)
@@ -132,7 +145,6 @@ def _between(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> lis
 
 
 _AXIS = {"y_title": "selectivity (accuracy minus control)", "bounds": COSINE, "baseline_name": "as the control"}
-_DESCRIBED = 5  # tasks whose seen and unseen types get their own sentence
 
 
 def selectivity_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -225,3 +237,53 @@ def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str
     if not parts:
         return []
     return [f"Selectivity for word types seen and not seen in training, over all layers: {'; '.join(parts)}."]
+
+
+PROBING = Section(
+    id="probing",
+    short="Probes",
+    title="What can be read from each layer?",
+    lead="A probe is a small classifier that sees only a layer's vectors. What it labels correctly is in them. How "
+    "much is that, in which layer, how hard is it to read, and how much of it would an untrained model show?",
+    names={
+        "probe-accuracy": "probing/accuracy",
+        "probe-selectivity": "probing/selectivity",
+        "probe-examples": "probing/examples",
+        "probe-solved": "probing/single-examples",
+        "probe-bits": "probing/codelength",
+        "probe-size": "probing/probe-size",
+        "probe-depth": "probing/depth",
+        "probe-trees": "probing/trees",
+        "probe-pairs": "probing/minimal-pairs",
+        "facts-filled-in": "probing/facts",
+        "bert-score": "probing/bert-score",
+    },
+)
+_TABLES = (
+    *(PROBE_SCORES, PROBE_CODELENGTH, PROBE_MIXING, PROBE_DEPTH, PROBE_TREES, PROBE_EXAMPLES),
+    *(MINIMAL_PAIRS, FILL_IN, BERT_SCORE_LAYERS, BERT_SCORE),
+)
+
+
+def probing_section(tables: ModelTables) -> Section | None:
+    """The section, or None if nothing was probed."""
+    models, frames = tables.models, tables.some(table.name for table in _TABLES)
+    main = {name: models.main(frame) for name, frame in frames.items()}
+    scores, lengths = main.get(PROBE_SCORES.name), main.get(PROBE_CODELENGTH.name)
+    figures: list[ReportFigure | None] = []
+    if scores is not None:
+        figures += [figure(scores, models) for figure in (accuracy_figure, selectivity_figure, examples_figure)]
+    if (examples := main.get(PROBE_EXAMPLES.name)) is not None:
+        figures.append(solved_figure(examples, scores, models))
+    if lengths is not None:
+        figures += [bits_figure(lengths, models), size_figure(lengths, models)]
+    figures.append(depth_figure(main.get(PROBE_MIXING.name), main.get(PROBE_DEPTH.name), models))
+    if (trees := main.get(PROBE_TREES.name)) is not None:
+        figures.append(trees_figure(trees, models))
+    if (pairs := frames.get(MINIMAL_PAIRS.name)) is not None:  # from the one stack with an output head
+        figures.append(pairs_figure(pairs, models))
+    if (facts := frames.get(FILL_IN.name)) is not None:
+        figures.append(facts_figure(facts, models))
+    if (means := frames.get(BERT_SCORE_LAYERS.name)) is not None:
+        figures.append(bert_score_figure(means, frames.get(BERT_SCORE.name), models))
+    return PROBING.drawn_with(figures, models, main.values())

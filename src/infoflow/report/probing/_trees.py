@@ -9,21 +9,29 @@ import pandas as pd
 from infoflow.probing import PROBE_TREES
 
 from .._curves import interval_note
-from .._figure import ReportFigure
+from .._figure import Method, ReportFigure
 from .._in_words import Candidate, Samples, clear_cases, extremes_words, listed
 from .._layer_figure import layer_panels, stacked
 from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._lines import COSINE, SHARE
-from ._methods import TREES
-from ._rows import Best, above_controls, best_layer, curves_with, held_out_at, of, untrained_best
+from ._rows import Best, above_controls, best_layers, curves_with, held_out_at, of, untrained_best
 
+_TREES = Method(
+    id="probe-trees",
+    title="Structural probe",
+    text="""
+    A matrix <i>B</i> is trained so that ‖<i>B</i>(<i>h</i><sub>i</sub> − <i>h</i><sub>j</sub>)‖² is the number of edges
+    between words <i>i</i> and <i>j</i> of the dependency tree, another so that ‖<i>Bh</i><sub>i</sub>‖² is a word's
+    depth (Hewitt and Manning 2019). UUAS: the share of gold edges in the minimum spanning tree of predicted distances,
+    without punctuation. Spearman's correlation of predicted and gold distances is averaged within sentences of each
+    length, then over lengths. Root: the word of least predicted depth.
+    """,
+)
 _CHAIN, _RANDOM = "chain of words", "random map"
 
 
 class _Score(NamedTuple):
-    """One of the table's scores."""
-
     structure: str
     metric: str
     title: str
@@ -55,10 +63,14 @@ def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     if not tables:
         return None
     data = stacked({(score.structure, score.metric): table for score, table in tables.items()}, "structure", "metric")
+    answer = []
+    for score in tables:
+        own = of(found[score], probe="structural")
+        answer += above_controls(score.title, own, models, partial(_trivial, found[score]))
     return ReportFigure(
         id="probe-trees",
         question="Do vectors hold the tree of a sentence?",
-        answer=[text for score in tables for text in _above(score, found[score], models)],
+        answer=answer,
         words=_words(next(iter(tables)), found, models),
         panels=[
             panel
@@ -77,7 +89,7 @@ def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "Only what lies above all of these is a tree that the model has built. It would be surprising if "
             "embeddings alone, which see no other word, came near the best layer.",
         ],
-        method=TREES,
+        method=_TREES,
         data=data,
         tables=(PROBE_TREES.name,),
         findings=("probing:P-4",),
@@ -94,7 +106,6 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _counts(data: pd.DataFrame) -> str:
-    """A note on the bands, and what is counted."""
     note = interval_note(data).split(";")[0].removesuffix(".")
     trained = data[data["group"] == "trained"]
     kinds = {"uuas": "edges", "root": "sentences"}
@@ -113,11 +124,6 @@ def _trained_on(frame: pd.DataFrame) -> str:
     return f"Maps to {rank} dimensions, trained on {sentences:,} sentences{without}."
 
 
-def _above(score: _Score, rows: pd.DataFrame, models: ModelSelection) -> list[str]:
-    """How far the best layer is above its embeddings, trivial trees and an untrained model."""
-    return above_controls(score.title, of(rows, probe="structural"), models, partial(_trivial, rows))
-
-
 def _trivial(rows: pd.DataFrame, line: Series, best: Best) -> dict[str, Samples]:
     """The scores that need no training: of trees that attach each word to its neighbour, and of a random map."""
     chain, random = (of(rows, probe=name) for name in ("chain", "random"))
@@ -132,10 +138,7 @@ def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ModelSelect
     rows = found[score]
     own = of(rows, probe="structural")
     stated: dict[str, list[Candidate]] = {}
-    for series in models.present(own[own["trained"]]):
-        best = best_layer(own, series.key)
-        if best is None:
-            continue
+    for series, best in best_layers(own, models).items():
         here = held_out_at(own, series.key, best.layer)
         controls = {"an untrained model's best layer": untrained_best(own, series.key), **_trivial(rows, series, best)}
         for name, control in controls.items():

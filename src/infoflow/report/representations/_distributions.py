@@ -45,11 +45,15 @@ def distribution_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFi
     shapes = pd.concat(
         [_shapes(frame, series, metric) for metric in _METRICS for series in models.present(frame)], ignore_index=True
     )
-    panels = [
-        _panel(shapes, series, metric)
-        for metric in _METRICS
-        for series in models.present(shapes[shapes["metric"] == metric])
-    ]
+    panels = []
+    for metric, compared in shapes.groupby("metric", sort=False):
+        for series, own in models.each(compared):
+            seen = (
+                compared if metric == "cosine" else own
+            )  # cosines share one range; distances have one scale per model
+            span = (float(seen["low"].min()), float(seen["high"].max()))
+            form = _Ridges(rows=own, series=series, metric=str(metric), span=span)
+            panels.append(Panel.of(form, f"{series.label}: {_TITLES[str(metric)]}"))
     return ReportFigure(
         id="word-distances",
         question="How similar, and how far apart, are two random words?",
@@ -99,16 +103,6 @@ def _visible(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.iloc[max(seen[0] - 1, 0) : seen[-1] + 2] if len(seen) else rows.head(0)
 
 
-def _panel(shapes: pd.DataFrame, series: Series, metric: str) -> Panel:
-    compared = shapes[shapes["metric"] == metric]
-    own = compared[compared["series"] == series.key]
-    # Cosines share one range over all panels; distances have one scale per model.
-    seen = compared if metric == "cosine" else own
-    span = (float(seen["low"].min()), float(seen["high"].max()))
-    form = _Ridges(rows=own, series=series, metric=metric, span=span)
-    return Panel.of(form, f"{series.label}: {_TITLES[metric]}")
-
-
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Ridges(AbstractForm):
@@ -124,10 +118,6 @@ class _Ridges(AbstractForm):
     def frame(self) -> Frame:
         layers = [int(layer) for layer in self.rows["layer"].unique()]
         return self.chosen or Frame(min(layers), max(layers), *self.span)
-
-    @property
-    def compared(self) -> bool:
-        return False
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -159,10 +149,7 @@ def _words(shapes: pd.DataFrame, models: ModelSelection) -> str:
     """The models whose random words are most and least similar in the top layer, by the median cosine."""
     cosines = shapes[shapes["metric"] == "cosine"]
     trained, untrained = (cosines[cosines["group"] == group] for group in ("trained", "untrained"))
-    tops = [
-        Candidate(f"in {series.label}", plain(_median_on_top(trained[trained["series"] == series.key])))
-        for series in models.present(trained)
-    ]
+    tops = [Candidate(f"in {series.label}", plain(_median_on_top(own))) for series, own in models.each(trained)]
     stated = both_extremes(tops)
     if not stated:
         return ""

@@ -19,9 +19,15 @@ from .._model_selection import JOIN, ModelSelection
 from .._model_tables import ModelTables
 from .._theme import Series, own_style
 from ..forms._lines import POSITIVE, SHARE
-from ._convergence import INFORMATION_METHOD, ConvergencePanel, convergence_figure
-from ._information_rows import LIMITED_BY, input_rows, limited, output_rows, span
-from ._plane import plane_figure
+from ._information import (
+    INFORMATION_METHOD,
+    LIMITED_BY,
+    convergence_figure,
+    input_rows,
+    limited,
+    output_rows,
+    plane_figure,
+)
 
 _IDENTITY_METHOD = Method(
     id="identity-neighbours",
@@ -44,11 +50,16 @@ def _ceiling(frame: pd.DataFrame) -> str:
         return ""
     most, clusters = math.log(trained["clusters"].median()), int(trained["clusters"].median())
     types = f" of the {int(trained['types'].median()):,} most frequent tokens" if "types" in trained else ""
-    ceiling = span(trained["entropy"].clip(upper=most))
+    ceiling = _span(trained["entropy"].clip(upper=most))
     return (
         f"Ceiling of the cluster estimate: {ceiling} nats, the smaller of the entropy{types} "
-        f"({span(trained['entropy'])} nats) and ln {clusters:,} for {clusters:,} clusters ({most:.2f} nats)."
+        f"({_span(trained['entropy'])} nats) and ln {clusters:,} for {clusters:,} clusters ({most:.2f} nats)."
     )
+
+
+def _span(values: pd.Series) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
 
 
 def _shortfall(frame: pd.DataFrame) -> str:
@@ -59,8 +70,8 @@ def _shortfall(frame: pd.DataFrame) -> str:
     if at_start.empty or not limited(by_clusters):
         return ""
     return (
-        f"Limited by its clusters: layer 0 determines its token, but the cluster estimate finds only {span(values)} of "
-        f"{span(at_start['entropy'])} nats there."
+        "Limited by its clusters: layer 0 determines its token, but the cluster estimate finds only "
+        f"{_span(values)} of {_span(at_start['entropy'])} nats there."
     )
 
 
@@ -118,14 +129,14 @@ _INPUT_OF_DECODER = replace(
     question="How much do decoder states encode about the decoder's own input token?",
     claims=(),
 )
-_OUTPUT = LayerFigure(
+_OUTPUT = replace(
+    _INPUT,
     id="mi-output",
     question="How much do they encode about the output token?",
-    table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information about the output token (nats)", **_AXIS},
     noun="information about the output token",
-    wording=Wording("nats", "rises by", "falls by"),
     caption=_ceiling,
+    known="",
     how_to_read=(
         "Up: how much information about the token to predict can be read from the vector, in nats: the next token for "
         "a causal LM, the hidden one for a masked LM.",
@@ -133,18 +144,14 @@ _OUTPUT = LayerFigure(
         "A rising line shows a prediction being built. It would be surprising if it rose in the first layers only.",
         _HOW_ESTIMATED,
     ),
-    method=INFORMATION_METHOD,
-    panels="estimate",
-    one_scale=False,
     claims=("representations:V-4",),
 )
-_HIDDEN = LayerFigure(
+_HIDDEN = replace(
+    _OUTPUT,
     id="mi-training",
     question="What does {label} do with a token that is hidden from it, as in training?",
-    table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information (nats)", **_AXIS},
     noun="information",
-    wording=Wording("nats", "rises by", "falls by"),
     caption=lambda rows: "Only positions whose input was replaced by another token.",
     how_to_read=(
         "The input token is the one that replaced the original; the output token is the original, which the model must "
@@ -153,15 +160,11 @@ _HIDDEN = LayerFigure(
         "replaced it. " + HOW_BANDS,
         _HOW_ESTIMATED,
     ),
-    method=INFORMATION_METHOD,
-    panels="estimate",
-    one_scale=False,
     claims=("representations:V-4", "representations:V-5"),
 )
 
 
 def _of_frequent(frame: pd.DataFrame) -> str:
-    """Which tokens are counted."""
     neighbours, metric = frame[["neighbours", "metric"]].iloc[0]
     required = "few" in frame and set(frame["few"]) == {"require"}
     pools = f", of tokens with more than {neighbours} sampled occurrences" if required else ""
@@ -233,12 +236,11 @@ def _information_figures(
     figures = _drawn(_INPUT, _joined(input_rows, of_input), models)
     figures += _output_figures(_joined(output_rows, main), models)
     training = _joined(lambda rows: rows[rows["regime"] == "training"], main)
-    figures += [_training_figure(training[training["series"] == s.key], s) for s in models.present(training)]
+    figures += [_training_figure(rows, line) for line, rows in models.each(training)]
     if main and (plane := plane_figure(next(iter(frames)), main[0], models)):
         figures.append(plane)
     if MUTUAL_INFORMATION_TABLE.name in frames:
-        sides = [ConvergencePanel("About the input token", input_rows(main[-1]))]
-        sides.append(ConvergencePanel("About the output token", output_rows(main[-1])))
+        sides = {"About the input token": input_rows(main[-1]), "About the output token": output_rows(main[-1])}
         figures += filter(None, [convergence_figure(sides, models)])
     return figures + _drawn(_INPUT_OF_DECODER, _joined(input_rows, others), models)
 

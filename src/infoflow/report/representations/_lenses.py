@@ -28,11 +28,7 @@ _LENS = Method(
 )
 
 _LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, and style of the line in every panel
-_DIVERGENCE = {
-    "y_title": "KL to the final prediction (nats)",
-    "baseline_name": "mean prediction",
-    "bounds": POSITIVE,
-}
+_DIVERGENCE = {"y_title": "KL to the final prediction (nats)", "baseline_name": "mean prediction", "bounds": POSITIVE}
 _AGREEMENT = {
     "y_title": "share of positions with the final top token",
     "baseline_name": "one guess for all",
@@ -51,10 +47,7 @@ PREDICTS = Section(
     title="When does the prediction form?",
     lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if they "
     "were the last. How close are these predictions to the model's final prediction?",
-    names={
-        "lens-divergence": "representations/lens-divergence",
-        "lens-agreement": "representations/lens-agreement",
-    },
+    names={"lens-divergence": "representations/lens-divergence", "lens-agreement": "representations/lens-agreement"},
 )
 
 
@@ -114,12 +107,16 @@ def _title(frame: pd.DataFrame, owner: Series) -> str:
 def _divergence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     # An untrained model predicts nearly the same everywhere: its divergence is close to zero at any layer, and its line
     # would look like success.
-    trained = frame[frame["trained"]]
+    trained, untrained = frame[frame["trained"]], frame[~frame["trained"]]
     panels, table, scale = _panels(trained, models, **_DIVERGENCE)
+    no_prediction = (
+        "An untrained model forms no prediction: on average, its predictions are within "
+        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean prediction."
+    )
     return ReportFigure(
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
-        answer=[*_logit_sentence(trained, models), *_untrained_sentence(frame)],
+        answer=[*_logit_sentence(trained, models), *([no_prediction] if len(untrained) else [])],
         words=_halfway_words(trained, models),
         panels=panels,
         caption=f"{interval_note(table)} {scale} Measured on sentences that the lens was not "
@@ -157,7 +154,6 @@ def _halfway_words(frame: pd.DataFrame, models: ModelSelection) -> str:
 
 
 def _read_through(frame: pd.DataFrame, models: ModelSelection, lens: str) -> list[Series]:
-    """The models that have values for a lens."""
     return [owner for owner in _owners(frame, models) if layers_of(frame, f"{owner.key}{JOIN}{lens}")]
 
 
@@ -169,20 +165,10 @@ def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> int:
     """The first layer from which the divergence stays below half of the baseline, including its interval."""
     key = f"{owner.key}{JOIN}{lens}"
     layers = layers_of(frame, key)
-    base = float(frame[frame["owner"] == owner.key]["baseline"].mean())
+    base = float(frame.loc[frame["owner"] == owner.key, "baseline"].mean())
     at = [samples_at(frame, key, layer).estimate() for layer in layers]
     near = [(one.high if one.has_interval else one.value) < base / 2 for one in at]
     return layers[max((index + 1 for index, is_near in enumerate(near) if not is_near), default=0)]
-
-
-def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
-    untrained = frame[~frame["trained"]]
-    if untrained.empty:
-        return []
-    return [
-        "An untrained model forms no prediction: on average, its predictions are within "
-        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean prediction."
-    ]
 
 
 def _agreement_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:

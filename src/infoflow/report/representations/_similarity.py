@@ -7,14 +7,18 @@ import pandas as pd
 
 from infoflow.representations import SPACE_SIMILARITY
 
-from .._curves import sample_note
+from .._curves import interval_note, sample_note
 from .._figure import Panel, PanelGroup, ReportFigure, Section
-from .._in_words import Candidate, estimate_text, extreme, listed, number, sentence
+from .._in_words import Candidate, estimate_text, extreme, extremes_words, listed, number, sentence
+from .._layer_figure import stacked
+from .._model_selection import JOIN, ModelSelection
 from .._model_tables import ModelTables
+from .._theme import Series
 from ..forms._chart import finished, tips
+from ..forms._layer_chart import LayerChart
+from ..forms._lines import COSINE, SHARE
 from ..forms._marks import filtered
 from ..forms._rows import cells, frames, squares
-from ._similarity_by_layer import by_layer_figure
 from ._similarity_rows import (
     CONTROL,
     LAYERS,
@@ -32,6 +36,8 @@ from ._similarity_rows import (
 
 _MOST_LABELLED = 9  # layers across; with more, numbers do not fit
 _MOST_PAIRS = 15  # models across; with more, only each model's nearest one is shown
+_BY_LAYER = {"rsa": COSINE, "pwcca": SHARE}
+"""Measures that are drawn by layer, with their bounds."""
 
 
 SIMILARITY = Section(
@@ -69,7 +75,7 @@ def similarity_section(tables: ModelTables) -> Section | None:
     if any(metric.id == "cka_debiased" for metric in present):
         present = [metric for metric in present if metric.id != "cka"]
     compared = Compared(rows, nearest, present)
-    by_layer = by_layer_figure(compared, models)
+    by_layer = _by_layer_figure(compared, models)
     maps = _maps_figure(compared, left_out, unknown)
     return replace(SIMILARITY, figures=[by_layer, maps] if by_layer else [maps])
 
@@ -94,11 +100,79 @@ def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLi
     return [line for line in lines if line not in across or line.key in nearest]
 
 
+def _by_layer_figure(compared: Compared, models: ModelSelection) -> ReportFigure | None:
+    """Layers of equal depth by RSA and PWCCA, one line per pair of models; None if neither was measured."""
+    across = [line for line in compared.lines if not line.same and line.key != CONTROL]
+    metrics = [metric for metric in compared.metrics if metric.id in _BY_LAYER]
+    if not across or not metrics:
+        return None
+    tables = {metric: _at_equal_depth(compared.tables[metric.id], across) for metric in metrics}
+    pairs = [(line, [models[key] for key in line.key.split(JOIN)]) for line in across]
+    series = [Series(key=line.key, label=line.title, slot=a.slot, second_slot=b.slot) for line, (a, b) in pairs]
+    charts = {
+        metric.label: LayerChart(
+            table=table,
+            series=series,
+            y_title=f"{metric.label} of layers at equal depth",
+            baseline_name="shuffled words",
+            bounds=_BY_LAYER[metric.id],
+        )
+        for metric, table in tables.items()
+    }
+    data = stacked({metric.id: table for metric, table in tables.items()}, "metric")
+    return ReportFigure(
+        id="similarity-by-layer",
+        question="Do models grow apart with depth?",
+        words=" ".join(filter(None, (_ends(metric, table, across) for metric, table in tables.items()))),
+        panels=[Panel.of(chart, title) for title, chart in charts.items()],
+        caption=f"{interval_note(data).replace('seeds', 'pairs of models')} Each panel has its own scale."
+        + sample_note(compared.rows),
+        how_to_read=[
+            "Across: layers, from the embeddings (0) to the top. Up: how alike the spaces of two models are at this "
+            "depth; 1 means the same. A line between two models has both colours.",
+            "RSA asks whether the same words are near to or far from each other in both models; PWCCA, whether one "
+            "space can be mapped linearly onto the other.",
+            "Bands are 95% intervals. The dashed grey line compares two untrained models, the dotted one shuffles the "
+            "words of one model. Untrained models of one seed have the same initial weights: they are alike by "
+            "construction.",
+        ],
+        method=METHOD,
+        data=data,
+        tables=(SPACE_SIMILARITY.name,),
+    )
+
+
+def _at_equal_depth(tables: dict[str, pd.DataFrame], across: list[PairOfLines]) -> pd.DataFrame:
+    """Rows for a layer chart: pairs of lines, the untrained pair, and shuffled words."""
+    parts = [
+        own[equal_depth(own)].assign(series=key, group="untrained" if key == CONTROL else "trained")
+        for key in [*(line.key for line in across), CONTROL]
+        if (own := tables.get(key)) is not None
+    ]
+    rows = pd.concat(parts, ignore_index=True).rename(columns={"layer_b": "layer", "pairs": "seeds"})
+    shuffled = rows[rows["group"] == "trained"].groupby("layer", as_index=False)["baseline"].mean()
+    shuffled = shuffled.rename(columns={"baseline": "value"}).assign(series="", group="baseline")
+    return pd.concat([rows.drop(columns=["layer_a", "baseline"]), shuffled], ignore_index=True)
+
+
+def _ends(metric: SimilarityMeasure, table: pd.DataFrame, across: list[PairOfLines]) -> str:
+    """The most and the least similar pair at the top, and the untrained models there."""
+    tops = table.loc[table[table["group"] != "baseline"].groupby("series")["layer"].idxmax()].set_index("series")
+    found = [
+        Candidate(f"for {line.title}", estimate_of(tops.loc[line.key].rename({"seeds": "pairs"})))
+        for line in across
+        if line.key in tops.index
+    ]
+    end = f"two untrained models have {number(tops.loc[CONTROL, 'value'], 2)}" if CONTROL in tops.index else ""
+    return extremes_words(f"{metric.label} at the top layer", found, end=end)
+
+
 def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> ReportFigure:
     rows, lines, present, tables = compared.rows, compared.lines, compared.metrics, compared.tables
     first, groups = present[0], [_group(metric, tables[metric.id], lines) for metric in present]
     drawn = [table.assign(metric=metric, models=key) for metric, own in tables.items() for key, table in own.items()]
     data = pd.concat(drawn, ignore_index=True)
+    too_few = f" No {listed(unknown)}: the words are too few for the width of the vectors." if unknown else ""
     return ReportFigure(
         id="space-similarity",
         question="Which layers of two models are most alike?",
@@ -112,7 +186,7 @@ def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> Repor
         ],
         words=_words(first, tables[first.id], lines),
         panels=groups[0].panels,
-        caption=_caption(data, left_out) + _too_few(unknown) + sample_note(rows),
+        caption=_caption(data, left_out) + too_few + sample_note(rows),
         how_to_read=[
             "Each square is a pair of layers: one model's upwards, the other's across; 0 = embeddings. The stronger "
             "the colour, the more similar; the palest colour is the similarity of the same layers with the words of "
@@ -146,7 +220,8 @@ def _group(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
 
 def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> str:
     """The two most similar layers of different models, and those of the control."""
-    tops = {line.key: (line, _most_alike(tables[line.key], metric)) for line in lines if line.key in tables}
+    ranked = {key: table.sort_values("value", ascending=metric.is_distance) for key, table in tables.items()}
+    tops = {line.key: (line, ranked[line.key].iloc[0]) for line in lines if line.key in ranked}
     across = [
         Candidate(f"layer {top['layer_a']} of {line.up} and layer {top['layer_b']} of {line.across}", estimate_of(top))
         for line, top in tops.values()
@@ -161,10 +236,6 @@ def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
         said += f", not clearly more than those of {others}"
     control = f"; two untrained models reach {tops[CONTROL][1]['shown']}" if CONTROL in tops else ""
     return sentence(f"{said}{control}")
-
-
-def _most_alike(table: pd.DataFrame, metric: SimilarityMeasure) -> Any:
-    return table.sort_values("value", ascending=metric.is_distance).iloc[0]
 
 
 def _depth_sentence(rows: pd.DataFrame, metric: SimilarityMeasure, lines: list[PairOfLines]) -> list[str]:
@@ -204,11 +275,6 @@ def _caption(data: pd.DataFrame, left_out: int) -> str:
     few = f" (RSA: {fewest:,})" if fewest < most else ""
     shown = f" Shown: each model and the one most like it; {left_out} other pairs are in the table." if left_out else ""
     return f"{means} are 95%, {kind}, in tooltips and in the data; {most:,} words{few}.{shown}"
-
-
-def _too_few(unknown: list[str]) -> str:
-    few = "the words are too few for the width of the vectors"
-    return f" No {listed(unknown)}: {few}." if unknown else ""
 
 
 def _best(table: pd.DataFrame, metric: SimilarityMeasure) -> pd.DataFrame:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._curves import estimates
 from .._figure import Method
-from .._in_words import Estimate, Samples, estimate_text, seeds_of_pairs
+from .._in_words import Estimate, Samples, seeds_of_pairs
 from .._model_selection import JOIN, ModelSelection
 from .._theme import Series
 
@@ -35,7 +36,8 @@ def similarity_rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame
     """
     rank = {series.key: index for index, series in enumerate(models.series)}
     swap = frame["series_a"].map(rank) > frame["series_b"].map(rank)
-    rows: Any = pd.concat([frame[~swap], _mirrored(frame[swap])])
+    other = {name: name[:-1] + ("b" if name[-1] == "a" else "a") for name in frame if name[-2:] in ("_a", "_b")}
+    rows: Any = pd.concat([frame[~swap], frame[swap].rename(columns=other)])
     line = rows["series_a"] + JOIN + rows["series_b"]
     pair = rows["model_a"].astype(str) + " | " + rows["model_b"].astype(str)
     rows = rows.assign(line=line.where(rows["trained"], CONTROL), pair=pair)
@@ -43,11 +45,6 @@ def similarity_rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame
         return rows
     other_seed = rows["seed_a"] != rows["seed_b"]
     return rows[rows["trained"] | other_seed | ~other_seed[~rows["trained"]].any()]
-
-
-def _mirrored(frame: pd.DataFrame) -> pd.DataFrame:
-    names = {name: name[:-1] + ("b" if name[-1] == "a" else "a") for name in frame if name[-2:] in ("_a", "_b")}
-    return frame.rename(columns=names)
 
 
 def pairs_of_lines(rows: pd.DataFrame, models: ModelSelection) -> list[PairOfLines]:
@@ -67,19 +64,6 @@ def pairs_of_lines(rows: pd.DataFrame, models: ModelSelection) -> list[PairOfLin
 def _pair(a: Series, b: Series, title: str) -> PairOfLines:
     up, across = (a.label, b.label) if a.key != b.key else ("one seed", "another seed")
     return PairOfLines(key=a.key + JOIN + b.key, up=up, across=across, title=title, same=a.key == b.key)
-
-
-def means(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per pair of layers: mean over pairs of models with its interval, and the mean baseline."""
-    found = []
-    by_layers: Any = rows.groupby(LAYERS)
-    for (layer_a, layer_b), own in by_layers:
-        estimate = Samples.of(own, "pair").estimate()
-        row = {"layer_a": int(layer_a), "layer_b": int(layer_b)}
-        row |= {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-        row |= {"baseline": float(own["baseline"].mean()), "pairs": estimate.seeds, "count": estimate.count}
-        found.append(row | {"shown": estimate_text(estimate)})
-    return pd.DataFrame(found)
 
 
 def equal_depth(table: pd.DataFrame) -> pd.Series:
@@ -157,15 +141,25 @@ class Compared:
 
     @cached_property
     def tables(self) -> dict[str, dict[str, pd.DataFrame]]:
-        """Cells by measure and pair of lines."""
-        parts = {metric.id: self.rows[self.rows["metric"] == metric.id] for metric in self.metrics}
-        return {name: _tables(own, self.lines) for name, own in parts.items()}
+        """One row per pair of layers, by measure and measured pair of lines: means over pairs of models."""
+        rows = self.rows
+        measured = rows.groupby(["metric", "line"]).groups
+        return {
+            metric.id: {
+                line.key: _means(rows[(rows["metric"] == metric.id) & (rows["line"] == line.key)])
+                for line in self.lines
+                if (metric.id, line.key) in measured
+            }
+            for metric in self.metrics
+        }
 
 
-def _tables(rows: pd.DataFrame, lines: list[PairOfLines]) -> dict[str, pd.DataFrame]:
-    """Cells of each measured pair of lines."""
-    tables = {line.key: rows[rows["line"] == line.key] for line in lines}
-    return {key: means(own) for key, own in tables.items() if len(own)}
+def _means(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per pair of layers: mean over pairs of models with its interval, and the mean baseline."""
+    table = estimates(rows.sort_values(LAYERS, kind="stable").astype(dict.fromkeys(LAYERS, int)), LAYERS, "pair")
+    baseline = rows.groupby(LAYERS)["baseline"].mean().to_numpy()
+    table = table.rename(columns={"seeds": "pairs"}).assign(baseline=baseline)
+    return table[[*LAYERS, "value", "low", "high", "baseline", "pairs", "count", "shown"]]
 
 
 def estimate_of(cell: Any) -> Estimate:

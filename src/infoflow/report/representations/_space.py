@@ -11,7 +11,7 @@ from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
 
 from .._curves import curves, interval_note, sample_note, trend_sentences, trend_words
 from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Samples, chosen, listed, number
+from .._in_words import Samples, chosen, listed, number, span_text
 from .._layer_figure import HOW_BANDS, LayerFigure, moves, stacked
 from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
@@ -39,7 +39,6 @@ _KEYS = ["model", "trained", "stack", "layer", "space"]
 
 
 def _left_out(rows: pd.DataFrame) -> str:
-    """Which words are excluded."""
     least = sorted(set(rows["least"]) - {0}) if "least" in rows else []
     rare = f", and words with fewer than {listed([str(each) for each in least])} sampled occurrences," if least else ""
     return f"Words without a letter or digit{rare} are left out."
@@ -65,11 +64,7 @@ _DIMENSION = LayerFigure(
     id="intrinsic-dimension",
     question="How many dimensions does the cloud of words have?",
     table=GEOMETRY_TABLE,
-    axis={
-        "y_title": "intrinsic dimension (TwoNN)",
-        "baseline_name": "Gaussian of that covariance",
-        "bounds": POSITIVE,
-    },
+    axis={"y_title": "intrinsic dimension (TwoNN)", "baseline_name": "Gaussian of that covariance", "bounds": POSITIVE},
     noun="the number of dimensions",
     wording=moves("the dimension"),
     how_to_read=(
@@ -130,8 +125,6 @@ _PLAIN, _LESS = "uncorrected", "corrected"
 
 
 class _LikenessFigure(NamedTuple):
-    """One figure of one or more of these quantities."""
-
     id: str
     question: str
     likenesses: tuple[_Likeness, ...]
@@ -165,12 +158,7 @@ SPACE = Section(
         "intrinsic-dimension": "representations/intrinsic-dimension",
         "word-distances": "representations/distance-distribution",
     },
-    folded=(
-        "explainable-variance",
-        "intrinsic-dimension",
-        "average-similarity-decoder",
-        "self-similarity-decoder",
-    ),
+    folded=("explainable-variance", "intrinsic-dimension", "average-similarity-decoder", "self-similarity-decoder"),
 )
 
 
@@ -217,19 +205,17 @@ def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _geometry_figures(frame: pd.DataFrame, models: ModelSelection) -> list[ReportFigure]:
     average = frame[frame["measure"] == "average_similarity"]
-    figures = [_average_figure(frame, average, models)] if len(average) else []
+    figures = []
+    if len(average):
+        raw = average[average["space"] == "raw"]  # the sentences say what remains of it in the other spaces
+        figure = _AVERAGE.drawn(raw, models.present(raw))
+        further = [*_spaces_sentence(average), *_rogue_sentence(frame, models)]
+        figures.append(replace(figure, answer=[*figure.answer, *further]))
     for likeness in _LIKENESSES:
         figure = _likeness_figure(likeness, frame[frame["space"] == "raw"], average, models)
         figures += [figure] if figure else []
     dimension = frame[frame["measure"] == "intrinsic_dimension"]
     return figures + ([_dimension_figure(dimension, models)] if len(dimension) else [])
-
-
-def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ModelSelection) -> ReportFigure:
-    """The mean cosine as measured; its sentences say what remains of it in the other spaces."""
-    raw = average[average["space"] == "raw"]
-    figure = _AVERAGE.drawn(raw, models.present(raw))
-    return replace(figure, answer=[*figure.answer, *_spaces_sentence(average), *_rogue_sentence(frame, models)])
 
 
 def _spaces_sentence(average: pd.DataFrame) -> list[str]:
@@ -249,8 +235,7 @@ def _rogue_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
     if rows.empty:
         return []
     parts = []
-    for series in models.present(rows):
-        own = rows[rows["series"] == series.key]
+    for series, own in models.each(rows):
         most = chosen({int(layer): Samples.of(at) for layer, at in own.groupby("layer")})
         if most is not None:
             parts.append(f"{_percent(most.estimate.value)} in {series.label} (layer {most.key})")
@@ -287,7 +272,7 @@ def _likeness_figure(
         notes.append(f"{of}{interval_note(tables[likeness, _PLAIN], likeness.counted)} {_left_out(rows)}")
     if not tables:
         return None
-    scales = panel_scales(tables.values(), "Panels share one scale.")
+    y_range, scale = panel_scales(tables.values(), "Panels share one scale.")
     return ReportFigure(
         id=figure.id,
         question=figure.question,
@@ -295,12 +280,12 @@ def _likeness_figure(
         words=" ".join(filter(None, words)),
         panels=[
             Panel.of(
-                LayerChart(table=table, series=series, y_range=scales.shared, **_likeness_axis(likeness, panel)),
+                LayerChart(table=table, series=series, y_range=y_range, **_likeness_axis(likeness, panel)),
                 f"{likeness.noun.partition(' ')[2]}, {panel}" if several else panel,
             )
             for (likeness, panel), table in tables.items()
         ],
-        caption=f"{' '.join(notes)} {scales.note} Controls are means over models.{sample_note(frame)}",
+        caption=f"{' '.join(notes)} {scale} Controls are means over models.{sample_note(frame)}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the top. Corrected: minus the same for random words, which is "
             "also high in a narrow space.",
@@ -321,14 +306,13 @@ def _likeness_axis(likeness: _Likeness, panel: str) -> dict[str, Any]:
 
 
 def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:
-    """A sentence with the control's values, or that they are negligible."""
     control = table.loc[table["group"] == "baseline", "value"]
     if control.empty:
         return []
     low, high = float(control.min()), float(control.max())
     if max(abs(low), abs(high)) < 0.01:
         return [f"For {likeness.control_name} it is less than 0.01 everywhere."]
-    return [f"For {likeness.control_name} it is {_span(control, 2)}."]
+    return [f"For {likeness.control_name} it is {span_text(control, 2)}."]
 
 
 def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame) -> pd.DataFrame:
@@ -365,12 +349,11 @@ def _dimension_figure(rows: pd.DataFrame, models: ModelSelection) -> ReportFigur
     series, trained = models.present(rows), rows[rows["trained"]]
     figure = _DIMENSION.drawn(rows, series)
     drawn, hidden = _on_scale(figure.data)
-    return replace(
-        figure,
-        answer=[*trend_sentences(trained, series, _DIMENSION.wording), *_gaussian_sentence(figure.data)],
-        panels=[Panel.of(LayerChart(table=drawn, series=series, **_DIMENSION.axis))],
-        caption=f"{figure.caption}{hidden}",
-    )
+    gaussian = figure.data.loc[figure.data["group"] == "baseline", "value"]
+    answer = trend_sentences(trained, series, _DIMENSION.wording)
+    answer += [f"Gaussian clouds of the same covariance have {span_text(gaussian, 0)}."] if len(gaussian) else []
+    panel = Panel.of(LayerChart(table=drawn, series=series, **_DIMENSION.axis))
+    return replace(figure, answer=answer, panels=[panel], caption=f"{figure.caption}{hidden}")
 
 
 def _on_scale(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -380,17 +363,4 @@ def _on_scale(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if not bool(far.any()):
         return table, ""
     layers = listed([str(layer) for layer in sorted(set(table.loc[far, "layer"]))])
-    return table[~far], f" Off the scale: untrained models at layer {layers} ({_span(table.loc[far, 'value'], 0)})."
-
-
-def _gaussian_sentence(table: pd.DataFrame) -> list[str]:
-    values = table.loc[table["group"] == "baseline", "value"]
-    if values.empty:
-        return []
-    return [f"Gaussian clouds of the same covariance have {_span(values, 0)}."]
-
-
-def _span(values: pd.Series, places: int) -> str:
-    """`0.13 to 0.19`, or one number if both ends round to it."""
-    low, high = number(values.min(), places), number(values.max(), places)
-    return low if low == high else f"{low} to {high}"
+    return table[~far], f" Off the scale: untrained models at layer {layers} ({span_text(table.loc[far, 'value'], 0)})."

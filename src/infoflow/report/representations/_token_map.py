@@ -16,9 +16,6 @@ from .._theme import FONT, Series
 from ..forms._chart import by_key, finished
 from ..forms._marks import channel, draw
 
-# Dots of a map: one row of all layers as hand-written SVG (a few bytes per dot), and a chart for export.
-
-
 _CELL, _GAP = 100, 6  # units per layer square in the row, and between squares
 _LABEL = 17
 
@@ -151,9 +148,6 @@ def _cell_rows(space: Space, index: int, columns: int, rows: int) -> pd.DataFram
     )
 
 
-# Maps of a layer's space: the same occurrences in every layer, a slider between layers, and an overview of all.
-
-
 _TOKEN_MAP = Method(
     id="token-map",
     title="Maps",
@@ -183,8 +177,6 @@ _HOW_MAPS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kind:
-    """Configuration of one of the three maps."""
-
     id: str
     question: str
     how: str
@@ -225,14 +217,12 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ModelSelection) -> ReportF
     groups = _groups(kind, pd.concat([rows for _, rows in drawn]))
     spaces = [_space(series, _thinned(rows), kind, groups) for series, rows in drawn]
     points = int(np.median([rows["point"].nunique() for _, rows in drawn]))
+    shared = "; ".join(f"{series.label}, {_shared(kind, rows)}" for series, rows in drawn)
     names = ", ".join(f"“{token}”" for token in dict.fromkeys(frame["token"]))
     return ReportFigure(
         id=kind.id,
         question=kind.question,
-        answer=[
-            f"The {_NEAR} dots nearest to a dot, in the map of the lowest and of the highest layer: "
-            f"{_text(kind, drawn)}."
-        ],
+        answer=[f"The {_NEAR} dots nearest to a dot, in the map of the lowest and of the highest layer: {shared}."],
         panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
         caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
         f"{number(float(frame['perplexity'].iloc[0]), 0)}. This is one sample, without intervals: the figures above "
@@ -259,10 +249,8 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ModelSelection) -> ReportF
 def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
     """The first seed of each line, and one untrained control: models of one seed start from the same weights."""
     chosen = []
-    for series in models.present(frame):
-        own = frame[(frame["series"] == series.key) & frame["trained"]]
-        if len(own):
-            chosen.append((series, own[own["seed"] == own["seed"].min()]))
+    for series, own in models.each(frame[frame["trained"]]):
+        chosen.append((series, own[own["seed"] == own["seed"].min()]))
     untrained = frame[~frame["trained"]]
     if len(untrained):
         first = untrained[untrained["model"] == untrained["model"].iloc[0]]
@@ -271,7 +259,6 @@ def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, p
 
 
 def _groups(kind: _Kind, rows: pd.DataFrame) -> list[Group]:
-    """The point groups, in the order of the legend."""
     if kind.id == "map-position":
         return [Group(label="", color="var(--heat-2)", shape="circle")]
     column = "token" if kind.id == "map-token" else "tag"
@@ -321,10 +308,6 @@ def _space(series: Series, rows: pd.DataFrame, kind: _Kind, groups: list[Group])
             for row in first.itertuples()
         ],
     )
-
-
-def _text(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
-    return "; ".join(f"{series.label}, {_shared(kind, rows)}" for series, rows in models)
 
 
 def _shared(kind: _Kind, rows: pd.DataFrame) -> str:

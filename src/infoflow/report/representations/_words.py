@@ -1,6 +1,5 @@
 """Static or contextual: neighbours of a word's own vector, and of its occurrences in sentences."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,24 +20,15 @@ from ..forms._lines import SHARE
 SHOWN_WORDS, SHOWN_NEIGHBOURS, SHOWN_LAYERS = 16, 3, 5
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class WordPayload:
-    """The neighbours of some words in one or more models."""
+def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The words whose occurrences differ most at the highest layers, over all models, and the shown rows.
 
-    live: dict[str, Any]  # texts, words, lines; neighbours by line, layer and word
-    still: dict[str, Any]  # the first word of the first line with layers, in its highest layer
-    rows: pd.DataFrame  # the shown rows
-
-
-def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
-    """The words whose occurrences differ most at the highest layers, over all models.
-
-    Args:
-        models: Each line with the `word_neighbours` of one of its models.
+    `models` are lines, each with the `word_neighbours` of one of its models. `live`: texts, words, lines, neighbours by
+    line, layer and word; `packed`: the same; `still`: the first word of the first line with layers, in its highest.
     """
     words = most_disagreement(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
     kept = [(series, _shown(rows, words)) for series, rows in models]
-    texts = _Texts()
+    texts: dict[str, int] = {}  # each sentence once, with its number
     lines, static, context = [], [], []
     for series, rows in kept:
         layers = sorted(int(layer) for layer in rows["layer"].unique() if layer > 0)
@@ -46,13 +36,11 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
         alone, inside = rows[rows["layer"] == 0], rows[rows["layer"] > 0]
         static.append([_pairs(alone[alone["word"] == word]) for word in words])
         context.append([[_in_context(inside, layer, word, texts) for word in words] for layer in layers])
-    live = {"texts": texts.listed, "words": words, "lines": lines, "static": static, "context": context}
+    live = {"texts": list(texts), "words": words, "lines": lines, "static": static, "context": context}
     first = next((index for index, line in enumerate(lines) if line["layers"]), None)
-    return WordPayload(
-        live={**live, "first": first},
-        still=_still(live, first),
-        rows=pd.concat([rows.assign(series=series.label) for series, rows in kept], ignore_index=True),
-    )
+    live["first"] = first
+    shown = pd.concat([rows.assign(series=series.label) for series, rows in kept], ignore_index=True)
+    return {"packed": packed_json(live), "still": _still(live, first), "live": live}, shown
 
 
 def most_disagreement(rows: pd.DataFrame) -> list[str]:
@@ -77,26 +65,12 @@ def _shown(rows: pd.DataFrame, words: list[str]) -> pd.DataFrame:
     return rows[rows["word"].isin(words) & rows["layer"].isin([0, *few]) & near]
 
 
-class _Texts:
-    """Deduplicated sentences."""
-
-    def __init__(self) -> None:
-        self.listed: list[str] = []
-        self._places: dict[str, int] = {}
-
-    def place(self, text: str) -> int:
-        if text not in self._places:
-            self._places[text] = len(self.listed)
-            self.listed.append(text)
-        return self._places[text]
-
-
 def _pairs(rows: pd.DataFrame) -> list[list[Any]]:
     ordered = rows.sort_values("rank")
     return [[str(word), round(float(cosine), 2)] for word, cosine in ordered[["neighbour", "cosine"]].values]
 
 
-def _in_context(inside: pd.DataFrame, layer: int, word: str, texts: _Texts) -> dict[str, Any] | None:
+def _in_context(inside: pd.DataFrame, layer: int, word: str, texts: dict[str, int]) -> dict[str, Any] | None:
     rows = inside[(inside["layer"] == layer) & (inside["word"] == word)]
     if rows.empty:
         return None
@@ -108,7 +82,7 @@ def _in_context(inside: pd.DataFrame, layer: int, word: str, texts: _Texts) -> d
     }
 
 
-def _occurrence(rows: pd.DataFrame, texts: _Texts) -> dict[str, Any]:
+def _occurrence(rows: pd.DataFrame, texts: dict[str, int]) -> dict[str, Any]:
     first = rows.iloc[0]
     places = rows[["neighbour_text", "neighbour_begin", "neighbour_end"]].values.tolist()
     near = [
@@ -119,8 +93,8 @@ def _occurrence(rows: pd.DataFrame, texts: _Texts) -> dict[str, Any]:
     return {"group": int(first["group"]), "at": at, "near": near}
 
 
-def _place(texts: _Texts, text: Any, begin: Any, end: Any) -> list[int]:
-    return [texts.place(str(text)), int(begin), int(end)]
+def _place(texts: dict[str, int], text: Any, begin: Any, end: Any) -> list[int]:
+    return [texts.setdefault(str(text), len(texts)), int(begin), int(end)]
 
 
 def _still(live: dict[str, Any], first: int | None) -> dict[str, Any]:
@@ -166,9 +140,7 @@ WORDS = Section(
     lead="Skip-gram, like the inputs of all other models, has one vector for a word, whatever it means in its "
     "sentence. Layer by layer a model moves the word's occurrences apart, towards other words that fit their "
     "sentences.",
-    names={
-        "static-contextual": "representations/word-neighbours",
-    },
+    names={"static-contextual": "representations/word-neighbours"},
 )
 _DESCRIBED = 3
 
@@ -183,7 +155,7 @@ def words_section(tables: ModelTables) -> Section | None:
 
 def _figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     drawn = _models(frame, models)
-    shown = words_payload(drawn)
+    payload, shown = words_payload(drawn)
     inside = frame[frame["layer"] > 0]
     table = curves(_disagreement(inside)) if len(inside) else None
     return ReportFigure(
@@ -204,18 +176,17 @@ def _figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
             "occurrences differ most.",
         ],
         method=_METHOD,
-        data=shown.rows.drop(columns=["replicates"], errors="ignore"),
+        data=shown.drop(columns=["replicates"], errors="ignore"),
         tables=(WORD_NEIGHBOURS.name,),
         template="words.html.jinja",
-        payload={"packed": packed_json(shown.live), "still": shown.still, "live": shown.live},
+        payload=payload,
     )
 
 
 def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
     """The first trained seed of every line; without trained models, any."""
     chosen = []
-    for series in models.present(frame):
-        own = frame[frame["series"] == series.key]
+    for series, own in models.each(frame):
         trained = own["trained"].to_numpy(dtype=bool)
         own = own[trained] if trained.any() else own
         chosen.append((series, own[own["model"] == own.sort_values("seed")["model"].iloc[0]]))

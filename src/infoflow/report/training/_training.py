@@ -10,12 +10,11 @@ import pandas as pd
 from infoflow.results import LEARNING_CURVES, MATCH, OBJECTIVE_EXAMPLES
 from infoflow.results import TASK_SCORES as TASK_SCORES_TABLE
 
-from .._curves import band_words, seed_bands
+from .._curves import band_words, estimates, seed_bands
 from .._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from .._in_words import (
     Candidate,
     Estimate,
-    Samples,
     both_extremes,
     estimate_text,
     extreme,
@@ -45,8 +44,7 @@ from ..forms._chart import (
 from ..forms._lines import POSITIVE, SHARE, lines, looks_of
 from ..forms._marks import HOLLOW, Constant, draw
 from ..forms._rows import interval_dots
-from ._examples import EXAMPLES_FIGURE
-from ._match import MATCH_FIGURE
+from ._objectives import EXAMPLES_FIGURE, MATCH_FIGURE
 
 TASK_SCORES = Method(
     id="task-scores",
@@ -90,59 +88,40 @@ _METRICS = {
 
 def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
     table = _score_table(scores, models)
-    metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
+    shown = [(metric, own) for name, metric in _METRICS.items() if len(own := table[table["metric"] == name])]
     seeds = int(table["seeds"].max())
     bars = f"means over {seeds} seeds with 95% intervals over seeds and sentences"
     bars = bars if seeds > 1 else f"values with 95% intervals over sentences, {HOLLOW}"
     signatures = sorted({str(s) for s in scores["signature"] if s}) if "signature" in scores else []
     signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
+    counts = [f"{int(own['count'].median()):,} for {one.label}" for one, own in shown]
     return Drawn(
         data=table,
-        panels=[
-            Panel(
-                spec=_score_chart(table[table["metric"] == name], models, _METRICS[name].bounds),
-                title=_METRICS[name].title,
-            )
-            for name in metrics
-        ],
-        answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
-        words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
+        panels=[Panel(spec=_score_chart(own, models, one.bounds), title=one.title) for one, own in shown],
+        answer=[_score_sentence(own, one) for one, own in shown],
+        words=_score_words(shown[0][1], shown[0][0]),
         caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
-        f"({_counts(table, metrics)}).{signature}",
-        facts={"references": _references(metrics)},
+        f"(tokens or sentences: {listed(counts)}).{signature}",
+        facts={"references": "; ".join(f"{one.reference} for {one.label}" for one, _ in shown)},
     )
 
 
-def _counts(table: pd.DataFrame, metrics: list[str]) -> str:
-    """The number of scored tokens or sentences for each score."""
-    counts = table.groupby("metric")["count"].median()
-    stated = [f"{int(counts[name]):,} for {_METRICS[name].label}" for name in metrics]
-    return f"tokens or sentences: {listed(stated)}"
-
-
-def _references(metrics: list[str]) -> str:
-    """The reference without context for each score."""
-    return "; ".join(f"{_METRICS[name].reference} for {_METRICS[name].label}" for name in metrics)
-
-
 def _score_table(scores: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """One row per line, metric and control."""
-    rows = []
-    lines: Any = scores.groupby(["series", "metric", "trained"], sort=False)
-    for (key, metric, trained), own in lines:
-        estimate = Samples.of(own).estimate()
-        row = {"series": key, "label": models[str(key)].label, "metric": metric}
-        row |= {"group": "trained" if trained else "untrained", "value": estimate.value, "low": estimate.low}
-        row |= {"high": estimate.high, "baseline": float(own["baseline"].mean())}
-        row |= {"seeds": estimate.seeds, "count": estimate.count, "shown": estimate_text(estimate)}
-        rows.append(row | {"short": estimate_text(estimate).split(" (")[0]})
+    keys = ["series", "metric", "trained"]
+    table = estimates(scores, keys).assign(baseline=scores.groupby(keys, sort=False)["baseline"].mean().to_numpy())
+    table = table.assign(
+        label=table["series"].map({line.key: line.label for line in models.series}),
+        group=np.where(table["trained"], "trained", "untrained"),
+        short=[shown.split(" (")[0] for shown in table["shown"]],
+    )
+    ends = ["value", "low", "high", "baseline", "seeds", "count", "shown", "short"]
     order = {series.key: index for index, series in enumerate(models.series)}
-    return pd.DataFrame(rows).sort_values("series", key=lambda keys: keys.map(order), kind="stable")
+    table = table[["series", "label", "metric", "group", *ends]]
+    return table.sort_values("series", key=lambda keys: keys.map(order), kind="stable")
 
 
-def _score_words(table: pd.DataFrame, name: str) -> str:
+def _score_words(table: pd.DataFrame, metric: _Metric) -> str:
     """Which models clearly beat the reference of the first score, by how much at least, and which do not."""
-    metric = _METRICS[name]
     ahead, unclear = [], []
     for row in table[table["group"] == "trained"].to_dict("records"):
         sign = -1 if metric.lower_is_better else 1
@@ -165,9 +144,8 @@ def _score_words(table: pd.DataFrame, name: str) -> str:
     return sentence(f"{said}; {behind}" if unclear else said)
 
 
-def _score_sentence(table: pd.DataFrame, name: str) -> str:
+def _score_sentence(table: pd.DataFrame, metric: _Metric) -> str:
     """Each model's score against its reference, then the untrained models'."""
-    metric = _METRICS[name]
     parts, unclear = [], []
     for row in table[table["group"] == "trained"].to_dict("records"):
         parts.append(f"{row['label']} {row['shown']} against {number(row['baseline'])}")
@@ -176,15 +154,10 @@ def _score_sentence(table: pd.DataFrame, name: str) -> str:
     verdict = "all better than" if len(parts) > 1 else "better than"
     verdict = f"{listed(unclear)} not clearly better than" if unclear else verdict
     head = f"{metric.label[:1].upper()}{metric.label[1:]}{f' in {metric.unit}' if metric.unit else ''}"
-    untrained = _untrained_text(table.loc[table["group"] == "untrained", "value"])
+    controls = table.loc[table["group"] == "untrained", "value"]
+    ends = dict.fromkeys(two_digits(end) for end in (controls.min(), controls.max()))
+    untrained = f" Untrained models: {' to '.join(ends)}." if len(controls) else ""
     return f"{head}: {', '.join(parts)}; {verdict} the reference, {metric.reference}.{untrained}"
-
-
-def _untrained_text(values: pd.Series) -> str:
-    if values.empty:
-        return ""
-    low, high = two_digits(values.min()), two_digits(values.max())
-    return f" Untrained models: {low if low == high else f'{low} to {high}'}."
 
 
 def _score_chart(table: pd.DataFrame, models: ModelSelection, bounds: tuple[float, float]) -> dict[str, Any]:
@@ -214,8 +187,9 @@ SCORES = DeclaredFigure(
 
 def _learning(frame: pd.DataFrame, scores: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Training loss by tokens read, with the loss of unigram frequencies as the reference."""
-    table = _seed_means(frame)
-    table = table.merge(_unigram(scores), on="series", how="left")
+    losses = scores[(scores["metric"] == "loss") & scores["trained"]]
+    unigrams = losses.groupby("series", as_index=False)["baseline"].mean()
+    table = _seed_means(frame).merge(unigrams, on="series", how="left")
     series = models.present(table)
     seeds = int(table["seeds"].max())
     return Drawn(
@@ -274,7 +248,6 @@ def training_section(tables: ModelTables) -> Section | None:
 
 
 def _seed_means(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds and its interval at each point of a line."""
     frame = _thinned(frame.assign(point=frame.groupby(["series", "seed"]).cumcount()))
     keys = ["series", "point"]
     lines: Any = frame.groupby(keys, sort=False)
@@ -295,17 +268,13 @@ def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
-def _unigram(scores: pd.DataFrame) -> pd.DataFrame:
-    losses = scores[(scores["metric"] == "loss") & scores["trained"]]
-    return losses.groupby("series", as_index=False)["baseline"].mean()
-
-
 def _falls(table: pd.DataFrame, series: list[Series]) -> list[tuple[str, float, float, float]]:
     """Each line's name, first and last loss, and the gain from the second half of its tokens."""
     found = []
     for one in series:
         own = table[table["series"] == one.key].sort_values("source_tokens")
-        first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, _half(own)))
+        half = max(int((own["source_tokens"] <= own["source_tokens"].max() / 2).sum()) - 1, 0)
+        first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, half))
         found.append((one.label, first, last, max(before - last, 0.0)))
     return found
 
@@ -324,15 +293,11 @@ def _words(table: pd.DataFrame, series: list[Series]) -> str:
     return sentence(f"the fall of the training loss is {fall}{late}")
 
 
-def _half(own: pd.DataFrame) -> int:
-    """Position of the last point in the first half of the tokens."""
-    return max(int((own["source_tokens"] <= own["source_tokens"].max() / 2).sum()) - 1, 0)
-
-
 def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
     table = table.assign(name=table["series"].map({one.key: one.label for one in series}))
     low, high = float(table["source_tokens"].min()), float(table["source_tokens"].max())
-    span = _span(table)
+    values = table[["low", "high", "baseline"]].stack()
+    span = [0.95 * float(values.min()), 1.05 * float(values.max())]
     log = {"type": "log", "zero": None, "ticks": 6}
     reach = [low, high * _LABEL_ROOM]
     at = {
@@ -361,8 +326,3 @@ def _apart(ends: pd.DataFrame, span: list[float]) -> pd.DataFrame:
     low, high = (math.log(value) for value in span)
     gap = LABEL_GAP / HEIGHT * (high - low)
     return ends.assign(at=[math.exp(at) for at in spread([math.log(value) for value in ends["value"]], gap, high)])
-
-
-def _span(table: pd.DataFrame) -> list[float]:
-    values = table[["low", "high", "baseline"]].stack()
-    return [0.95 * float(values.min()), 1.05 * float(values.max())]
