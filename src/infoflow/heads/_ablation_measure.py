@@ -208,12 +208,7 @@ _SHUFFLES = 1000
 
 
 def ablation_transfer(
-    model: Model,
-    first: Corpus,
-    second: Corpus,
-    *,
-    sentences: int | None = None,
-    options: PassOptions | None = None,
+    model: Model, first: Corpus, second: Corpus, *, sentences: int | None = None, options: PassOptions | None = None
 ) -> pd.DataFrame:
     """Pearson's r between the effects of single ablations on two corpora, for all heads and for each kind.
 

@@ -19,9 +19,6 @@ from ._ablate import ablate
 from ._head_sets import AblationMode, HeadSet
 from ._scored import ScoredBatch, SentenceScorer, VariantLosses
 
-# Tests of differences between two variants of a model, with corrections for multiple tests.
-
-
 PERMUTATIONS = 20_000
 """Smallest p is 1/20,001: small enough to survive a correction for a few hundred heads."""
 _CHUNK = 64
@@ -82,9 +79,6 @@ def paired_bootstrap_p(replicates: Float[np.ndarray, "test draw"]) -> Float[np.n
     below: Bool[np.ndarray, "..."] = replicates <= 0
     tail = np.minimum(below.sum(axis=1), (replicates >= 0).sum(axis=1))
     return np.minimum(2 * (1 + tail) / (1 + draws), 1.0)
-
-
-# Scores of ablated variants on the same sentences, summed per bootstrap block so that differences are paired.
 
 
 SentenceFunction = Callable[[Model, Corpus], Float[np.ndarray, " sentence"]]

@@ -330,9 +330,7 @@ def _sentence_edges(
 
 
 def token_edges(
-    valid: Bool[np.ndarray, "sentence token"],
-    governors: Int[np.ndarray, "..."],
-    relations: Sequence[Sequence[str]],
+    valid: Bool[np.ndarray, "sentence token"], governors: Int[np.ndarray, "..."], relations: Sequence[Sequence[str]]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The columns of `read_edges` for every valid token whose head is valid or the root, and the sorted labels.
 

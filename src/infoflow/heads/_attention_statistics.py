@@ -216,9 +216,6 @@ def offset_scores(
     return PositionalScores(offsets, denominator).of(attention, valid)
 
 
-# Heads that point to a sentence's rarest tokens.
-
-
 AVERAGES = ("per_query", "per_sentence")
 
 RAREST = Column("rarest", "int64", "types", "number of rarest types that count as a hit")

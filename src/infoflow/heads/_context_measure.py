@@ -182,9 +182,6 @@ def sentence_sums(losses_V: Float[Tensor, " vocabulary"], batch: ScoredBatch) ->
     return torch.where(scored, losses_V[labels.clamp(min=0)], 0.0).sum(dim=1)
 
 
-# How much a model depends on context: its loss when the self-attention of its blocks is closed.
-
-
 ENCODER_CONTEXT = TableSchema(
     name="encoder_context",
     description="How the model's score changes when the self-attention of blocks is closed, so that each position sees "

@@ -21,9 +21,6 @@ from infoflow.results import Column, ratio_estimate
 
 from ._attention_rows import Array, Attention, AttentionRows, check_attention
 
-# Roles of tokens in a sentence: special tokens by name, punctuation, custom tokens.
-
-
 SPECIAL = "special"
 """Every special token."""
 PUNCTUATION = "punctuation"
@@ -95,9 +92,6 @@ def _spelled(tokenizer: PreTrainedTokenizerBase, punctuation: Sequence[str]) -> 
 def _token(tokenizer: PreTrainedTokenizerBase, token: str) -> tuple[int, ...]:
     index = tokenizer.get_vocab().get(token)
     return () if index is None else (int(index),)
-
-
-# Shared parts of head statistics: sums per bootstrap block, layer and head; a control; the mean over arrays.
 
 
 STACK = Column("stack", "string", "", "encoder or decoder")

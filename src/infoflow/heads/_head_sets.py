@@ -13,9 +13,6 @@ from torch import Tensor
 from infoflow.foundation import UserError, as_written, stream
 from infoflow.models import Anatomy, HeadCall, Model, Site, tap
 
-# Heads by name: (stack, kind, layer, head); and the choice of a trained model's specialised heads.
-
-
 Head = tuple[str, str, int, int]
 """(stack, kind, layer, head): ("encoder", "self", 0, 3), ("decoder", "cross", 5, 0); layers and heads from 0."""
 HeadSet = frozenset[Head]

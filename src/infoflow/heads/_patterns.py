@@ -237,10 +237,7 @@ class _Targets:
     """
 
     def __init__(
-        self,
-        tokens: Int[Tensor, "sequence token"],
-        content: Bool[Tensor, "sequence token"],
-        length: int | None = None,
+        self, tokens: Int[Tensor, "sequence token"], content: Bool[Tensor, "sequence token"], length: int | None = None
     ) -> None:
         masks = {pattern: pattern_mask(tokens, pattern) for pattern in PATTERNS}
         self.questions = {(pattern, f): (mask, content, f) for pattern, mask in masks.items() for f in FORMULAS}

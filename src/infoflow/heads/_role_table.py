@@ -22,9 +22,6 @@ from ._relations import CONVENTION, DIRECTION, HEAD_RELATIONS, RELATION
 from ._retrieval_heads import HEAD_RETRIEVAL
 from ._surface import HEAD_SURFACE, STATISTIC
 
-# The time at which a curve over training reaches a level, bounded by the checkpoints around it.
-
-
 _ENDS = 3  # points at either end of a curve
 _EQUAL = 1e-12  # a value this close below a level has reached it, up to rounding
 
@@ -89,9 +86,6 @@ def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
     end = values[-_ENDS:].mean()
     change = abs(end - values[:_ENDS].mean())
     return bool((np.abs(values[-_ENDS:] - end) <= np.maximum(0.1 * change, 2 * sigmas[-_ENDS:])).all())
-
-
-# When a head gains and loses a role; the chance level for sets of heads.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,9 +157,6 @@ def expected_jaccard(heads: int, a: int, b: int) -> float:
         return float("nan")
     common = np.arange(max(0, a + b - heads), min(a, b) + 1)
     return float((common / (a + b - common) * hypergeom.pmf(common, heads, a, b)).sum())
-
-
-# The roles of each head: every statistic's threshold applied, in one table.
 
 
 _SHOWN = ("value", "low", "high", "baseline", "count")

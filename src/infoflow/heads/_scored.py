@@ -28,8 +28,6 @@ from infoflow.models import (
 
 from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, zeros
 
-# A model's predictions on sentences of a corpus, and their loss: the quantity that a head may affect.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ScoredBatch:
@@ -153,9 +151,6 @@ def no_loss(model: Model) -> str | None:
 
 def _repeated(tokens: Stream, variants: int) -> Stream:
     return Stream(**{one.name: getattr(tokens, one.name).repeat(variants, 1) for one in fields(tokens)})
-
-
-# Losses of many ablated variants of a model: the layers below an ablation run once, and variants run together.
 
 
 class VariantLosses:

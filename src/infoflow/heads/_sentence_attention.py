@@ -16,9 +16,6 @@ from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack
 
 from ._sentence_tokens import ReadSentence, Text, read_tokens
 
-# What a head writes: the size of each token's contribution, and its effect on the token's own logit.
-
-
 _ROWS = 256  # states per readout: bounds rows times vocabulary
 
 
@@ -103,9 +100,6 @@ def copying_scores(
     """
     readers = torch.einsum("bpD,hdD->bhpd", directions, output.to(directions))
     return (values.to(directions) * readers).sum(3)
-
-
-# Data of the attention views for one sentence: each head's weights, values, queries and keys; each layer's guess.
 
 
 LEVELS = 255

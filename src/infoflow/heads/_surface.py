@@ -33,9 +33,6 @@ from ._head_measure import (
 )
 from ._scored import ScoredBatch, SentenceScorer, no_loss
 
-# Attention to surface features: neighbours, ends of a sentence, special tokens, punctuation.
-
-
 OFFSETS: Mapping[str, int] = {"self": 0, "previous": -1, "next": 1}
 """Statistics of a key's position relative to the query."""
 ENDS = ("first", "last")
@@ -222,9 +219,6 @@ def _over(
     scores: Float[Tensor, "sentence head query"], queries: Bool[Tensor, "sentence query"]
 ) -> Float[Tensor, "sentence head 1"]:
     return scores.double().masked_fill(~queries.unsqueeze(1), 0).sum(2, keepdim=True)
-
-
-# Whether attention to a special token affects predictions: the gradient of the loss with respect to attention.
 
 
 HEAD_SPECIAL_GRADIENT = TableSchema(

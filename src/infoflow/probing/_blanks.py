@@ -13,8 +13,6 @@ from infoflow.objectives import AbstractObjective
 
 from ._facts import OBJECT, SUBJECT
 
-# The token before a text, which lets a causal LM predict the text's first token.
-
 
 def leading(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The special tokens that a tokenizer adds before a text."""
@@ -30,9 +28,6 @@ def front_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
     """
     found = (tokenizer.bos_token_id, tokenizer.eos_token_id)
     return next((int(token) for token in found if token is not None), None)
-
-
-# Objects that are single tokens: the candidates for a blank.
 
 
 Standing = Literal["space", "start", "glued"]
@@ -81,9 +76,6 @@ def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str
 def written_by(model: Model) -> PreTrainedTokenizerBase:
     """The tokenizer of the text that the model generates."""
     return model.output_tokenizer or model.require_tokenizer()
-
-
-# A prompt and a subject as input for each kind of model, and the position of the answer.
 
 
 Way = Literal["mask", "next", "sentinel", "rewrite", "continue", "write"]

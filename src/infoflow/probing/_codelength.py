@@ -15,9 +15,6 @@ from infoflow.foundation import UserError, as_tensor, stream
 
 from ._probe_scores import first_choice
 
-# What a code transmits: features, labels, sentences, and the blocks in which labels are sent.
-
-
 PREFIXES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 """Shares of the training sentences that a probe is trained on before the next block is sent."""
 _LOGITS = 1 << 24  # numbers in the logits held at a time
@@ -146,9 +143,6 @@ def shuffled_batches(num: int, size: int, key: str, seeds: Sequence[int]) -> Cal
             yield torch.from_numpy(orders[:, start : start + size])
 
     return batches
-
-
-# Description length: the number of bits needed to send the labels to someone who has the features.
 
 
 Features = Tensor | np.ndarray

@@ -291,10 +291,7 @@ def mixing_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
     ]
     rows = []
     for layer in range(states):
-        of_layer = {
-            "weight": found.fixed(found.weights[:, layer], 1 / states, "share"),
-            "score": scores[layer],
-        }
+        of_layer = {"weight": found.fixed(found.weights[:, layer], 1 / states, "share"), "score": scores[layer]}
         if layer:
             of_layer["delta"] = with_still_sides(
                 found.row(deltas[:, layer - 1], delta_replicates[..., layer - 1], 0.0, _GAIN),

@@ -9,9 +9,6 @@ import numpy as np
 from infoflow.corpus import read_cells, read_objects
 from infoflow.foundation import UserError, as_written, digest, hash64
 
-# Facts, and the sentences with a blank that query them.
-
-
 SUBJECT, OBJECT = "[X]", "[Y]"
 MANUAL = "manual"
 

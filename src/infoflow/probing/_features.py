@@ -18,9 +18,6 @@ from infoflow.models import Model, tap
 
 from ._questions import Examples
 
-# Features of probes: the states of all words of some sentences, in every layer, from one pass of the frozen model.
-
-
 Pooling = Literal["mean", "first", "last"]
 """How a word's state is formed: the mean over its tokens, or the first or last token."""
 POOLINGS = ("mean", "first", "last")
@@ -133,12 +130,7 @@ def collect_features(
 
 def _reader(model: Model, corpus: Corpus, options: PassOptions) -> Reader:
     reader = Reader(
-        model,
-        corpus,
-        max_length=options.max_length,
-        seed=options.seed,
-        decoder=False,
-        white_space_words=True,
+        model, corpus, max_length=options.max_length, seed=options.seed, decoder=False, white_space_words=True
     )
     first = reader.sentence_rows(int(reader.rows[0]), "clean", 0)[reader.source_stack]
     if not first.special.all() and (first.words == NOT_A_WORD).all():
@@ -223,9 +215,6 @@ def _pooled(
             picked = sums / counts[:, None]
         layers.append(picked)
     return words.numpy(), torch.stack(layers, dim=1).cpu().numpy()
-
-
-# One pass for all probes of a model on a corpus: they share the states that the first one collects.
 
 
 _KEPT: "WeakKeyDictionary[Reader, tuple[str, WordFeatures]]" = WeakKeyDictionary()

@@ -21,8 +21,6 @@ from ._probe_scores import ProbePredictions, score_rows
 from ._probed_task import PARTS, ExampleTypes, control_labels
 from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE
 
-# The data of one batch of probes: a task and its control over the same examples, or one of the two.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AskedPart:
@@ -72,9 +70,6 @@ class ProbeProblem:
     def seen(self) -> Bool[np.ndarray, " example"]:
         """Which test examples have a type that occurs in the training part."""
         return np.isin(self.test.types, self.train.types)
-
-
-# Probes of all layers, trained and scored: the pure core of `Probe`, also for arrays.
 
 
 def probe_layers(

@@ -30,9 +30,6 @@ from ._probed_task import (
 )
 from ._questions import Part, ProbeTask
 
-# The measure: linear and MLP probes of every layer on a task, with controls.
-
-
 PROBES = ("linear", "mlp")
 """Probes whose scores are accuracies."""
 
@@ -271,9 +268,6 @@ class Probe(Intervention):
                 types=types.of[name],
             )
         return ProbeProblem(**parts, classes=len(task.names), sets=sets)
-
-
-# Single test examples: the prediction of each layer's probe, and the gold label.
 
 
 PROBE_EXAMPLES = TableSchema(

@@ -41,9 +41,6 @@ def first_choice(scores: Float[Tensor, "*rest choice"], gold: Int[Tensor, "..."]
     return right / best.sum(-1)
 
 
-# Micro-averaged F1, with ignored labels.
-
-
 Labels = Shaped[np.ndarray, "*example"]
 
 
@@ -75,9 +72,6 @@ def f1_counts(
         first, second = ~np.isin(predicted, list(ignored)), ~np.isin(gold, list(ignored))
         hits, named = (predicted == gold) & second, first.astype(int) + second
     return hits.astype(np.float64), named.astype(np.float64)
-
-
-# The columns of a row that summarises several training runs of one probe.
 
 
 SEED_COLUMNS = (
@@ -162,9 +156,6 @@ def block_sums(costs: np.ndarray, blocks: np.ndarray) -> np.ndarray:
 def replicated(sums: np.ndarray) -> np.ndarray:
     """Bootstrap replicates (replicates, ...) of sums over blocks (64, ...)."""
     return np.tensordot(replicate_weights(), sums, axes=1)
-
-
-# Scores of probes: accuracy, macro-averaged F1 and selectivity, with the spread over seeds and intervals.
 
 
 Words = Literal["all", "seen", "unseen"]

@@ -15,9 +15,6 @@ from ._features import Pooling, WordFeatures, shared_features
 from ._questions import Examples, Part, ProbeTask
 from ._tasks import build_task, tasks
 
-# Control tasks: random labels of word types, which a probe can only memorise.
-
-
 PARTS = ("train", "dev", "test")
 ARC_LABELS = frozenset({"arc", "none"})
 """Label names of a task that decides whether the second word is the head of the first."""
@@ -167,9 +164,6 @@ def _drawn_arcs(
         other = int(stream("control-arc", seed, " ".join(words[row]), word).integers(length - 1))
         yield row, word, head, True
         yield row, word, other + (other >= head), False
-
-
-# A task over the corpus that a measure reads, with the states of its words, within size limits; what is cut is counted.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,9 +13,6 @@ from jaxtyping import Int
 from infoflow.corpus import Corpus, Sentence, running_text
 from infoflow.foundation import UserError, as_written, stream
 
-# What a probe predicts: spans of words, the label of each, and the parts for training and scoring.
-
-
 Unit = Literal["token", "span", "pair", "sentence"]
 """What carries the label: a word, a span of words, a pair of spans, or a whole sentence."""
 
@@ -60,9 +57,6 @@ class ProbeTask:
     """Labels that micro-F1 leaves out, such as "no_relation"."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of examples left out, by reason."""
-
-
-# Examples that a task extracts from a sentence: spans of its words and the label of each.
 
 
 Span = tuple[int, int]

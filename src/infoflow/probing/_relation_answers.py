@@ -22,9 +22,6 @@ from ._blanks import Blank, BlankWriter, Standing, standing
 from ._facts import ClozeFact, Prompt
 from ._probe_scores import first_choice
 
-# Several prompts as one: the mean of their log-probabilities, learned weights, or the best prompt alone.
-
-
 Ensemble = Literal["uniform", "best", "optimised"]
 ENSEMBLES: tuple[Ensemble, ...] = ("uniform", "best", "optimised")
 _STEPS, _RATE = 100, 0.1
@@ -94,9 +91,6 @@ def _require_facts(gold: Tensor) -> None:
         raise UserError("Training facts are needed to choose and weight the prompts. Got none.")
 
 
-# What a model would fill into blanks if it stopped at each layer.
-
-
 class LensLayer(NamedTuple):
     """A layer and the lens through which it is read."""
 
@@ -157,9 +151,6 @@ class BlankReader:
             alike = np.flatnonzero((shapes == shape).all(axis=1))
             for part in length_batches(lengths[alike], self._tokens_per_batch):
                 yield alike[part]
-
-
-# The facts of one relation under every prompt: right answers per bootstrap block, with and without the subject.
 
 
 _SCORE_BYTES = 1 << 28  # log-probabilities held at a time

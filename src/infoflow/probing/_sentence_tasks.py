@@ -166,10 +166,7 @@ SENTENCE_TASKS: dict[str, Kind] = {
         begin=_binned(lambda s: depth(s.heads())),
     ),
     "top-constituents": Kind(
-        unit="sentence",
-        about="the relations directly below its root, in order",
-        needs=_TREE,
-        begin=_top_constituents,
+        unit="sentence", about="the relations directly below its root, in order", needs=_TREE, begin=_top_constituents
     ),
     "subject-number": Kind(
         unit="sentence",

@@ -273,9 +273,6 @@ def _spearman(scores: TreeScores, blocks: np.ndarray) -> tuple[float, np.ndarray
     return macro_average(values, lengths), macro_average(values, lengths, weights)
 
 
-# Words that are not syntax.
-
-
 _UNIVERSAL = frozenset({"PUNCT", ".", "PU"})
 """Part-of-speech tags of punctuation: Universal Dependencies, its 2012 predecessor, Chinese Treebank."""
 _PENN = frozenset(

@@ -14,8 +14,6 @@ from infoflow.foundation import UserError, stream
 from ._codelength import shuffled_batches
 from ._stacked import Schedule, train_stacked
 
-# Trees of sentences as distances and depths, and the words that are not syntax.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TreeSentence:
@@ -64,10 +62,7 @@ def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None
 
 
 def tree_sentence(
-    heads: Sequence[int],
-    first_row: int,
-    present: Bool[np.ndarray, " word"],
-    counted: Bool[np.ndarray, " word"],
+    heads: Sequence[int], first_row: int, present: Bool[np.ndarray, " word"], counted: Bool[np.ndarray, " word"]
 ) -> TreeSentence | None:
     """A sentence whose words occupy the states from `first_row` on; None if its heads do not form one tree.
 

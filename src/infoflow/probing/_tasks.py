@@ -14,9 +14,6 @@ from ._questions import AskedSentence, Examples, Kind, Part, ProbeQuestion, Prob
 from ._sentence_tasks import CHANGED_TASKS, SENTENCE_TASKS
 from ._word_tasks import PAIR_TASKS, SPAN_TASKS, SPANS_SUFFIX, TOKEN_TASKS, iob_kind, tag_kind
 
-# Tasks by name: the examples that each task extracts from a corpus, if it has the needed columns.
-
-
 MINIMAL_PAIRS_TASK = "minimal-pairs"
 """The task of `MinimalPairs`, in addition to the probes' tasks."""
 
@@ -90,13 +87,7 @@ def build_task(
     if counted:
         current_display().note(f"{name} of {corpus.name} leaves out {_listed(left_out)}.")
     return ProbeTask(
-        name=name,
-        unit=kind.unit,
-        names=names,
-        train=found[0],
-        dev=found[1],
-        test=found[2],
-        left_out=counted,
+        name=name, unit=kind.unit, names=names, train=found[0], dev=found[1], test=found[2], left_out=counted
     )
 
 
@@ -159,9 +150,6 @@ def _lacking(name: str, missing: str, corpus: Corpus) -> UserError:
         "Treebanks (CoNLL-U) bring words, tags and trees, tagged files their tags, tables a label; "
         "`grammar` has tags and trees."
     )
-
-
-# -- parts ----------------------------------------------------------------------------------------------------------
 
 
 def _parts(
@@ -280,11 +268,7 @@ def _check_classes(name: str, names: Sequence[str], corpus: Corpus, left_out: Co
 # Reads a corpus as tasks need it: trees with features and mentions, tagged files, labelled sentences, pairs.
 
 
-_FEATURES = {
-    "subject-number": ("Number",),
-    "object-number": ("Number",),
-    "tense": ("Tense", "VerbForm"),
-}
+_FEATURES = {"subject-number": ("Number",), "object-number": ("Number",), "tense": ("Tense", "VerbForm")}
 _BLIMP = {"text": "sentence_good", "bad": "sentence_bad", "label": "UID"}
 _TABLES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv")
 

@@ -60,12 +60,7 @@ class UsableInformationMLP(UsableInformation):
     table: ClassVar[TableSchema] = USABLE_INFORMATION_MLP
 
     def __init__(
-        self,
-        types: int = 1000,
-        occurrences: int = 50_000,
-        regime: Regime = "clean",
-        hidden: int = 128,
-        seeds: int = 2,
+        self, types: int = 1000, occurrences: int = 50_000, regime: Regime = "clean", hidden: int = 128, seeds: int = 2
     ) -> None:
         super().__init__(types, occurrences, regime)
         for name, number in (("hidden", hidden), ("seeds", seeds)):

@@ -9,8 +9,6 @@ from infoflow.heads import read_mentions
 
 from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Span, always
 
-# Constituents derived from a dependency tree: a word with all words that depend on it.
-
 
 def universal(relation: str) -> str:
     """The universal part of a relation: `nmod` of `nmod:poss`."""

@@ -14,9 +14,6 @@ from infoflow.foundation import UserError, as_tensor, current_display
 
 from ._views import Matrix, as_views, centred, gram
 
-# Singular value decomposition that also works where LAPACK's fast algorithm fails.
-
-
 _LEAST_CORRELATION = 1e-5
 
 
@@ -66,9 +63,6 @@ def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
     except torch.linalg.LinAlgError:
         parts = scipy.linalg.svd(matrix.numpy(), full_matrices=complete, lapack_driver="gesvd")
         return SVD(*(torch.from_numpy(part) for part in parts))
-
-
-# Canonical correlations, from covariances if they are well conditioned, otherwise by QR.
 
 
 _EIGENVALUE_FLOOR = 1e-12
@@ -215,9 +209,6 @@ def orthonormal(
     return q @ left[:, kept], loadings
 
 
-# Singular vector canonical correlation.
-
-
 def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
     r"""Mean canonical correlation of the leading principal components of two views.
 
@@ -255,9 +246,6 @@ def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, 
     # Rounding in the sum must not add a component when `variance` is 1.
     num = int((explained < variance * (1 - 1e-12)).sum()) + 1
     return left[:, :num] * singular[:num]
-
-
-# Projection-weighted canonical correlation.
 
 
 SIDES = ("mean", "x", "y")

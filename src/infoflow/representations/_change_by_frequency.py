@@ -15,9 +15,6 @@ from infoflow.results import Column, TableSchema, estimate_columns
 from ._cca import LEAST_PER_DIMENSION, ROWS_PER_DIMENSION, check_side, warn_few_rows
 from ._paired_distance import BlockGroups, LayerView, distance_columns
 
-# Bins of tokens by frequency rank, with equal numbers of occurrences.
-
-
 RANK_EDGES = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """The published bins: half-open ranges of rank among the training tokens, 1 = most frequent."""
 GROUPS = 16
@@ -72,9 +69,9 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
 def bin_columns() -> tuple[Column, ...]:
     """The columns that identify a bin."""
     return (
-        Column(name="bin", dtype="int64", unit="", description="frequency bin, from 0 (the most frequent tokens)"),
-        Column(name="rank_low", dtype="int64", unit="rank", description="lowest frequency rank in it; 1 = top"),
-        Column(name="rank_high", dtype="int64", unit="rank", description="the rank at which the next bin begins"),
+        Column("bin", "int64", "", "frequency bin, from 0 (the most frequent tokens)"),
+        Column("rank_low", "int64", "rank", "lowest frequency rank in it; 1 = top"),
+        Column("rank_high", "int64", "rank", "the rank at which the next bin begins"),
     )
 
 
@@ -83,21 +80,18 @@ def bin_keys(edges: Sequence[int], index: int) -> dict[str, Any]:
     return {"bin": index, "rank_low": edges[index], "rank_high": edges[index + 1]}
 
 
-# How much each layer changes frequent and rare tokens.
-
-
 CHANGE_BY_FREQUENCY = TableSchema(
     name="change_by_frequency",
     description="PWCCA distance between consecutive layers, for tokens in one range of frequency ranks. All bins of a "
     "stack have the same number of occurrences; bins with too few are left out.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L−1; 0 = embeddings"),
-        Column(name="next_layer", dtype="int64", unit="", description="the state after it, layer + 1"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L−1; 0 = embeddings"),
+        Column("next_layer", "int64", "", "the state after it, layer + 1"),
         *bin_columns(),
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
-        Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (layer) or y"),
+        Column("width", "int64", "dimensions", "width of the states"),
+        Column("side", "string", "", "the weighting view: mean, x (layer) or y"),
     ),
 )
 

@@ -12,9 +12,6 @@ from infoflow.foundation import UserError, current_display
 from ._cca import thin_svd
 from ._views import Matrix, as_view, as_views, centred, gram
 
-# Linear centred kernel alignment.
-
-
 LEAST_ROWS = 4
 """The debiased estimate divides by n − 3."""
 
@@ -123,9 +120,6 @@ def _gram_product(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token wid
     if len(x) < min(x.shape[1], y.shape[1]):
         return ((x @ x.mT) * (y @ y.mT)).sum()
     return torch.linalg.matrix_norm(gram(x) if x is y else x.mT @ y).square()
-
-
-# Procrustes distances between two views.
 
 
 _LEAST_EIGENVALUE = 1e-12

@@ -17,9 +17,6 @@ from infoflow.models import argmin, tap
 
 from ._views import Matrix, as_view
 
-# Mini-batch k-means: continuous states become labels.
-
-
 _BATCH = 10_240
 """On 100,000 states (2,000 Zipfian types, 64 positions) 1,000 clusters carry 3.0 nats, and 2.4 in batches of 1,024."""
 _STEPS = 20
@@ -168,9 +165,6 @@ def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) 
     waiting = torch.from_numpy(rng.standard_exponential(len(weights), dtype=np.float32)).to(weights.device)
     tiny = torch.finfo(torch.float32).tiny
     return (waiting / weights.clamp(min=tiny)).topk(min(num, len(weights)), largest=False).indices
-
-
-# Cluster centres of a model's states in every layer, fitted before the pass on sentences chosen by hash.
 
 
 ROWS_PER_CENTRE = 40

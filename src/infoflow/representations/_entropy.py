@@ -13,9 +13,6 @@ from infoflow.foundation import NUM_BLOCKS, UserError
 
 from ._views import as_labels
 
-# Entropy of counts, and the statistics that its estimators need.
-
-
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger", "chao-shen", "chao-wang-jost"]
 """Estimator of entropy from counts; all but the first correct for small counts."""
 
@@ -215,9 +212,6 @@ class BlockCounts:
 
     def _totals(self) -> Int[np.ndarray, " label"]:
         return np.bincount(self.label, weights=self.count).astype(np.int64)
-
-
-# Mutual information of two labellings.
 
 
 def mutual_information(

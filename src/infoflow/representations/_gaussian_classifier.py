@@ -35,10 +35,7 @@ class GaussianClassifier:
     log_prior: Float32[Tensor, " label"]
 
     def log_probabilities(
-        self,
-        states: Float32[Tensor, "token width"],
-        labels: Int64[Tensor, " token"],
-        temperatures: tuple[float, ...],
+        self, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], temperatures: tuple[float, ...]
     ) -> Float32[Tensor, "temperature token"]:
         """The log-probability of each state's own label, before mixing with the labels' frequencies."""
         found = []

@@ -15,9 +15,6 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, sc
 
 from ._views import centred
 
-# The same states in control spaces proposed by critics of cosine similarity.
-
-
 SPACES = ("raw", "centred", "standardised", "rank")
 
 
@@ -53,9 +50,6 @@ def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Ten
         return shifted
     spread = shifted.square().mean(0).sqrt()
     return shifted / torch.where(spread > 0, spread, 1.0)
-
-
-# From a token sample to words: merged, without punctuation, with their types.
 
 
 WORDS = ("mean", "first", "last", "token")
@@ -107,9 +101,6 @@ def _numbered(names: Int[np.ndarray, " occurrence"]) -> Int[np.ndarray, " occurr
     return np.unique(names, return_inverse=True)[1]
 
 
-# The table `geometry`, shared by several measures.
-
-
 Quantity = Literal[
     "average_similarity",
     "rogue_dimensions",
@@ -133,21 +124,18 @@ GEOMETRY = TableSchema(
     "neighbours. Words without a letter or digit are left out of all of them. Cosines and shares have no unit.",
     light=True,
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="measure", dtype="string", unit="", description="the quantity, see above"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("measure", "string", "", "the quantity, see above"),
         Column(
-            name="space",
-            dtype="string",
-            unit="",
-            description="raw; centred: minus the layer's mean; standardised: each dimension also of variance 1; rank: "
+            "space",
+            "string",
+            "",
+            "raw; centred: minus the layer's mean; standardised: each dimension also of variance 1; rank: "
             "Spearman's correlation in place of the cosine",
         ),
         Column(
-            name="words",
-            dtype="string",
-            unit="",
-            description="a word's state: mean, first or last of its tokens; or token: every token by itself",
+            "words", "string", "", "a word's state: mean, first or last of its tokens; or token: every token by itself"
         ),
         *estimate_columns(
             "cosine, share or dimensions",
@@ -157,21 +145,18 @@ GEOMETRY = TableSchema(
             "rogue_dimensions: equal shares; of intrinsic_dimension: a Gaussian of the same covariance",
             "occurrences behind the value; sentences for intra_sentence_similarity",
         ),
-        Column(name="corrected", dtype="float64", unit="", description="value − baseline"),
-        Column(name="corrected_low", dtype="float64", unit="", description="lower end of its 95% interval"),
-        Column(name="corrected_high", dtype="float64", unit="", description="upper end of its 95% interval"),
-        Column(name="types", dtype="int64", unit="types", description="words averaged over; 0 where not by word"),
+        Column("corrected", "float64", "", "value − baseline"),
+        Column("corrected_low", "float64", "", "lower end of its 95% interval"),
+        Column("corrected_high", "float64", "", "upper end of its 95% interval"),
+        Column("types", "int64", "types", "words averaged over; 0 where not by word"),
         Column(
-            name="least",
-            dtype="int64",
-            unit="occurrences",
-            description="words with fewer occurrences are not averaged over; 0 where not by word",
+            "least", "int64", "occurrences", "words with fewer occurrences are not averaged over; 0 where not by word"
         ),
         Column(
-            name="left_out",
-            dtype="int64",
-            unit="occurrences",
-            description="occurrences not used: zero vectors, words with too few occurrences, repeated points; "
+            "left_out",
+            "int64",
+            "occurrences",
+            "occurrences not used: zero vectors, words with too few occurrences, repeated points; "
             "sentences with fewer than two words",
         ),
         *SAMPLE_COLUMNS,

@@ -24,9 +24,6 @@ from ._cca import canonical_of, check_side, weighted_mean
 from ._change_by_frequency import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
 from ._paired_distance import BlockGroups, LayerView, paired_distance
 
-# Tokens to remove for measuring their influence: one per sentence and frequency bin, chosen from tokens alone.
-
-
 Pool = Literal["others", "after"]
 Role = Literal["target", "control"]
 ROLES: tuple[Role, ...] = ("target", "control")
@@ -148,9 +145,6 @@ def _concatenate(parts: list[InfluenceTargets]) -> InfluenceTargets:
     )
 
 
-# The outputs of every block at the tokens that a removed token may influence.
-
-
 Influenced = dict[tuple[Role, Pool], np.ndarray]
 """For each removed token and pool, (L, 2, N, D) float32: every block's output with and without the token."""
 BYTES_PER_NUMBER = 4 * 2 * len(ROLES)
@@ -232,9 +226,6 @@ def _influenced(
     return valid_BT & (column > removed.unsqueeze(1) if pool == "after" else column != removed.unsqueeze(1))
 
 
-# How much frequent and rare tokens influence the other tokens of their sentence, block by block.
-
-
 INFLUENCE_BY_FREQUENCY = TableSchema(
     name="influence_by_frequency",
     description="How much a block's output at the other tokens of a sentence changes when one token is removed as key "
@@ -242,14 +233,14 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
     "one token of a bin, drawn by hash. All bins of a stack have the same number of occurrences; bins with too few are "
     "left out.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="block", dtype="int64", unit="", description="block 0..L−1; its output is state block + 1"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("block", "int64", "", "block 0..L−1; its output is state block + 1"),
         *bin_columns(),
         Column(
-            name="pool",
-            dtype="string",
-            unit="",
-            description="whose states are compared: others (all other tokens of the sentence) or after (later ones)",
+            "pool",
+            "string",
+            "",
+            "whose states are compared: others (all other tokens of the sentence) or after (later ones)",
         ),
         *estimate_columns(
             "1 − PWCCA",
@@ -257,8 +248,8 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
             "the same for a token drawn from the same sentence whatever its rank",
             "number of influenced occurrences",
         ),
-        Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (with the token) or y"),
+        Column("width", "int64", "dimensions", "width of the states"),
+        Column("side", "string", "", "the weighting view: mean, x (with the token) or y"),
     ),
 )
 

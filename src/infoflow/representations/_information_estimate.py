@@ -12,8 +12,6 @@ from infoflow.results import estimate, linear_replicates
 
 from ._entropy import BlockCounts, CountSums
 
-# Sources of error other than the choice of sentences, in replicates and in intervals.
-
 
 def standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:
     """Replicates of an error that does not depend on the choice of sentences; the same for the same key.
@@ -34,9 +32,6 @@ def wider(ends: Interval, value: float, further: float, scale: Scale = "any") ->
     low, high = value - np.hypot(value - ends.low, further), value + np.hypot(ends.high - value, further)
     least, most = bounds_of(scale)
     return Interval(float(max(low, min(value, least))), float(min(high, max(value, most))))
-
-
-# Mutual information corrected for small samples: for unseen cells, then extrapolated to infinitely many tokens.
 
 
 HALVINGS = 5

@@ -14,12 +14,7 @@ from infoflow.models import Model
 from infoflow.results import TableSchema
 
 from ._clusters import ClusterFit, StateClusters
-from ._information_table import (
-    MUTUAL_INFORMATION,
-    MUTUAL_INFORMATION_WITHOUT_POSITION,
-    CountedTokens,
-    InformationRows,
-)
+from ._information_table import MUTUAL_INFORMATION, MUTUAL_INFORMATION_WITHOUT_POSITION, CountedTokens, InformationRows
 
 _LEAST_TOKENS = 20
 _LEAST_PER_CLUSTER = 10

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from infoflow.foundation import UserError, as_written, atomic_write
 from infoflow.models import Model, Readout, model_inputs, readout, tap
 
-# The tuned lens: an affine translator per layer, before the logit lens.
-
 
 @final
 class TunedLens(nn.Module):
@@ -106,9 +104,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise UserError(f"{path} is not a safetensors file: {error}") from error
 
 
-# The logit lens: a model's prediction if it stopped at a layer.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LensReading:
     """The prediction of one layer."""
@@ -183,9 +178,6 @@ def _positions(
             f"Got {as_written(list(positions.shape))}."
         )
     return (real if positions is None else positions).to(model.device)
-
-
-# Training of the tuned lens: SGD on the divergence from the model's own prediction.
 
 
 _LOGITS = 1 << 22  # logits in memory at a time

@@ -14,9 +14,6 @@ from infoflow.foundation import UserError
 
 from ._views import Matrix, as_labels, as_view
 
-# Nearest neighbours by blocked matrix products, in bounded memory; by faiss if it is installed.
-
-
 METRICS = ("cosine", "euclidean")
 
 _QUERIES, _ROWS = 4096, 4096
@@ -152,9 +149,6 @@ def _search_by_faiss(
     return _merged(best, _Best(scores, indices + start), k)
 
 
-# How often neighbours share a label.
-
-
 MODES = ("require", "cap", "normalise")
 
 
@@ -169,11 +163,7 @@ class NeighbourAgreement(NamedTuple):
 
 
 def neighbour_agreement(
-    x: Matrix,
-    labels: Tensor | np.ndarray | list,
-    k: int = 50,
-    few: str = "require",
-    metric: str = "cosine",
+    x: Matrix, labels: Tensor | np.ndarray | list, k: int = 50, few: str = "require", metric: str = "cosine"
 ) -> float:
     r"""Fraction of each row's k nearest other rows that carry its label, averaged over rows.
 
@@ -219,11 +209,7 @@ def neighbour_agreement(
 
 
 def agreements(
-    x: Float[Tensor, "token width"],
-    labels: Int[np.ndarray, " token"],
-    k: int,
-    few: str,
-    metric: str,
+    x: Float[Tensor, "token width"], labels: Int[np.ndarray, " token"], k: int, few: str, metric: str
 ) -> NeighbourAgreement:
     """The score and the chance level of every row that counts; empty if no label has enough rows."""
     check_neighbours(k, few, metric)

@@ -16,18 +16,15 @@ from ._information_estimate import standard_noise, wider
 from ._nearest import agreements, check_neighbours
 from ._within_tokens import UNKNOWN, PoolRules, PoolScore, TokenAspect, averaged, pool_scores, token_pools
 
-# Measures of what the nearest occurrences of one token share, with one neighbour search for all of them.
-
-
 Scores = list[dict[str, PoolScore]]
 """For each layer, the statistic of each aspect."""
 
 SETTINGS = (
-    Column(name="pools", dtype="int64", unit="tokens", description="number of tokens averaged over: those that vary"),
-    Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
-    Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
-    Column(name="few", dtype="string", unit="", description="treatment of tokens with few occurrences"),
-    Column(name="least", dtype="int64", unit="occurrences", description="tokens with fewer sampled ones are left out"),
+    Column("pools", "int64", "tokens", "number of tokens averaged over: those that vary"),
+    Column("neighbours", "int64", "neighbours", "k"),
+    Column("metric", "string", "", "cosine or euclidean"),
+    Column("few", "string", "", "treatment of tokens with few occurrences"),
+    Column("least", "int64", "occurrences", "tokens with fewer sampled ones are left out"),
 )
 
 _FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary()
@@ -153,9 +150,6 @@ def tag_key(name: str) -> str:
     return f"tag {name}"
 
 
-# Whether a state's neighbours are states of the same token.
-
-
 IDENTITY_NEIGHBOURS = TableSchema(
     name="identity_neighbours",
     version=3,
@@ -163,12 +157,12 @@ IDENTITY_NEIGHBOURS = TableSchema(
     "In a larger sample k neighbours are a smaller share, and more tokens have k others: compare only rows with the "
     "same settings and the same sample size.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         *estimate_columns("fraction", "fraction of neighbours with the same token", "random neighbours: Σp² of types"),
-        Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
-        Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
-        Column(name="few", dtype="string", unit="", description="treatment of tokens with at most k occurrences"),
+        Column("neighbours", "int64", "neighbours", "k"),
+        Column("metric", "string", "", "cosine or euclidean"),
+        Column("few", "string", "", "treatment of tokens with at most k occurrences"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -224,9 +218,6 @@ class IdentityNeighbours(SampleMeasure):
         }
 
 
-# Whether a state's neighbours have the same token before or after them.
-
-
 SIDES = ("left", "right")
 
 CONTEXT_NEIGHBOURS = TableSchema(
@@ -234,9 +225,9 @@ CONTEXT_NEIGHBOURS = TableSchema(
     version=3,
     description="Fraction of the nearest occurrences of the same token that have the same token before or after them.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="side", dtype="string", unit="", description="left: the token before; right: the token after"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("side", "string", "", "left: the token before; right: the token after"),
         *estimate_columns(
             "fraction",
             "fraction of neighbours with the same token on that side",
@@ -268,16 +259,13 @@ class ContextNeighbours(AbstractTokenPools):
         return self.frame(sample, rows, "the token beside them")
 
 
-# Whether a state's neighbours have similar positions in their sentences.
-
-
 POSITION_NEIGHBOURS = TableSchema(
     name="position_neighbours",
     version=3,
     description="Mean distance in position between an occurrence and its nearest occurrences of the same token.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         *estimate_columns(
             "tokens", "mean distance in position; lower keeps more", "all pairs of occurrences of a token"
         ),
@@ -306,9 +294,6 @@ class PositionNeighbours(AbstractTokenPools):
         return self.frame(sample, rows, "position")
 
 
-# Whether a state's neighbours have the same tag: a syntactic category, a part of speech, a relation.
-
-
 TAG_NEIGHBOURS = TableSchema(
     name="tag_neighbours",
     version=3,
@@ -316,16 +301,16 @@ TAG_NEIGHBOURS = TableSchema(
     made_by="it needs a corpus with tags, such as the built-in grammar, a treebank or a .tagged file, and a plan that "
     "does not leave it out",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="tag", dtype="string", unit="", description="column of the corpus, such as ccg_left or upos"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("tag", "string", "", "column of the corpus, such as ccg_left or upos"),
         *estimate_columns(
             "fraction",
             "fraction of neighbours with the same tag",
             "random neighbours: Σp² within a token, averaged in the same way",
         ),
         *SETTINGS,
-        Column(name="subword", dtype="string", unit="", description="which token of a word carries its tag"),
+        Column("subword", "string", "", "which token of a word carries its tag"),
     ),
 )
 

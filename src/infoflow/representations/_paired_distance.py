@@ -30,9 +30,6 @@ from ._cca import (
 )
 from ._views import centred, product
 
-# 1 − PWCCA between layers of token samples, with error bars from a few decompositions instead of hundreds.
-
-
 _WIDE = 256
 _GROUPS_OF_WIDE = 16
 """Each group costs a decomposition per layer; 64 of them take minutes above a width of 256."""
@@ -164,9 +161,6 @@ def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
     return 1 - weighted_mean(canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross), side)
 
 
-# How much each layer changes the states.
-
-
 LAYER_DISTANCE = TableSchema(
     name="layer_distance",
     version=2,
@@ -175,12 +169,12 @@ LAYER_DISTANCE = TableSchema(
     "and width.",
     light=True,
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L−1; 0 = embeddings"),
-        Column(name="next_layer", dtype="int64", unit="", description="the state after it, layer + 1"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L−1; 0 = embeddings"),
+        Column("next_layer", "int64", "", "the state after it, layer + 1"),
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
-        Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (layer) or y"),
+        Column("width", "int64", "dimensions", "width of the states"),
+        Column("side", "string", "", "the weighting view: mean, x (layer) or y"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -220,9 +214,6 @@ class LayerDistance(SampleMeasure):
         return pd.DataFrame(rows).assign(**sample.sizes(self.request))
 
 
-# How different two models' states are, layer by layer.
-
-
 MODEL_DISTANCE = TableSchema(
     name="model_distance",
     version=2,
@@ -230,13 +221,13 @@ MODEL_DISTANCE = TableSchema(
     "Biased towards 0 with few occurrences per dimension, and NaN with no more than two; compare rows of equal count "
     "and width.",
     columns=(
-        Column(name="stack_a", dtype="string", unit="", description="stack of the first model"),
-        Column(name="stack_b", dtype="string", unit="", description="stack of the second model"),
-        Column(name="layer", dtype="int64", unit="", description="state of both models; 0 = embeddings"),
+        Column("stack_a", "string", "", "stack of the first model"),
+        Column("stack_b", "string", "", "stack of the second model"),
+        Column("layer", "int64", "", "state of both models; 0 = embeddings"),
         *estimate_columns("1 − PWCCA", "distance between the two models", "the same with the second's rows shuffled"),
-        Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
-        Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (first) or y"),
+        Column("width_a", "int64", "dimensions", "width of the first model's states"),
+        Column("width_b", "int64", "dimensions", "width of the second model's states"),
+        Column("side", "string", "", "the weighting view: mean, x (first) or y"),
         *SAMPLE_COLUMNS,
     ),
 )

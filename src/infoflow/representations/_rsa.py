@@ -12,9 +12,6 @@ from infoflow.foundation import UserError
 from ._paired_distance import BlockGroups
 from ._views import Matrix, as_view, as_views, centred
 
-# Representational similarity analysis.
-
-
 DISSIMILARITIES = ("cosine", "euclidean", "correlation")
 
 _ROWS_AT_ONCE = 512
@@ -112,9 +109,6 @@ def _average_ranks(values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pa
         np.arange(len(values)) if len(first) == len(values) else np.repeat((first + last - 1) / 2, last - first)
     )
     return ranks
-
-
-# RSA over a grid of layers: each layer's distances are ranked once, and error bars need no second ranking.
 
 
 _BINS = 256

@@ -220,9 +220,6 @@ def _diagonal(values: Float[Tensor, " r"], shape: torch.Size | tuple[int, int]) 
     return matrix
 
 
-# One layer as a reference for others: its statistics are computed once.
-
-
 class ReferenceLayer:
     """States of one layer, and their similarity to other states of the same tokens.
 

@@ -29,19 +29,19 @@ SPACE_SIMILARITY = TableSchema(
     "where a layer does not vary, where debiased cka has no positive self-similarity, and for pwcca, svcca and cca "
     "where there are no more than two words per dimension: several correlations are then 1 whatever the states.",
     columns=(
-        Column(name="stack_a", dtype="string", unit="", description="stack of the first model"),
-        Column(name="stack_b", dtype="string", unit="", description="stack of the second model"),
-        Column(name="layer_a", dtype="int64", unit="", description="state of the first model; 0 = embeddings"),
-        Column(name="layer_b", dtype="int64", unit="", description="state of the second model; 0 = embeddings"),
-        Column(name="metric", dtype="string", unit="", description="which similarity (procrustes: distance)"),
+        Column("stack_a", "string", "", "stack of the first model"),
+        Column("stack_b", "string", "", "stack of the second model"),
+        Column("layer_a", "int64", "", "state of the first model; 0 = embeddings"),
+        Column("layer_b", "int64", "", "state of the second model; 0 = embeddings"),
+        Column("metric", "string", "", "which similarity (procrustes: distance)"),
         *estimate_columns(
             "similarity, of procrustes radians",
             "similarity of the two layers (procrustes: distance)",
             "the same with the second's words shuffled",
             "number of words compared",
         ),
-        Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
-        Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
+        Column("width_a", "int64", "dimensions", "width of the first model's states"),
+        Column("width_b", "int64", "dimensions", "width of the second model's states"),
         *SAMPLE_COLUMNS,
     ),
 )

@@ -19,9 +19,6 @@ from infoflow.results import Column, TableSchema
 
 from ._layer_maps import layer_maps, used_perplexity
 
-# The occurrences in a map: a bounded number of chosen tokens, from sentences in the order of their hash.
-
-
 _SENTENCES = 50_000  # maximum number searched for occurrences
 _COUNTED = 5_000  # of these, for finding frequent words
 _LOOKED_AT = 50  # occurrences of a token for measuring how its tags vary
@@ -140,9 +137,6 @@ def _entropy(counts: np.ndarray) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-# Maps of occurrences of a few tokens in every layer.
-
-
 _FEWEST = 12  # minimum number of points in a map
 _CANDIDATES = 20  # most frequent words, which replace those that the corpus lacks
 _TAGS = ("ccg", "upos", "xpos", "deprel")  # the first that the corpus has, else any other column
@@ -152,18 +146,18 @@ TOKEN_MAP = TableSchema(
     description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning. "
     "t-SNE is chaotic: vectors that differ by rounding, as with another batch size, give a different map.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder: the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="map", dtype="string", unit="", description="token, position or tag: what its colours show"),
-        Column(name="point", dtype="int64", unit="", description="number of the occurrence, the same in every layer"),
-        Column(name="x", dtype="float64", unit="root mean square radius", description="place in the layer's map"),
-        Column(name="y", dtype="float64", unit="root mean square radius", description="place in the layer's map"),
-        Column(name="token", dtype="string", unit="", description="the token's text, also where it was hidden"),
-        Column(name="sentence", dtype="int64", unit="", description="id of its sentence in the corpus"),
-        Column(name="position", dtype="int64", unit="tokens", description="index in its sentence, special tokens too"),
-        Column(name="tag", dtype="string", unit="", description="its word's tag in map tag; empty where it has none"),
-        Column(name="masked", dtype="bool", unit="", description="hidden behind a mask, as in training"),
-        Column(name="perplexity", dtype="float64", unit="points", description="about how many neighbours count"),
+        Column("stack", "string", "", "encoder or decoder: the stack that reads the text"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("map", "string", "", "token, position or tag: what its colours show"),
+        Column("point", "int64", "", "number of the occurrence, the same in every layer"),
+        Column("x", "float64", "root mean square radius", "place in the layer's map"),
+        Column("y", "float64", "root mean square radius", "place in the layer's map"),
+        Column("token", "string", "", "the token's text, also where it was hidden"),
+        Column("sentence", "int64", "", "id of its sentence in the corpus"),
+        Column("position", "int64", "tokens", "index in its sentence, special tokens too"),
+        Column("tag", "string", "", "its word's tag in map tag; empty where it has none"),
+        Column("masked", "bool", "", "hidden behind a mask, as in training"),
+        Column("perplexity", "float64", "points", "about how many neighbours count"),
     ),
 )
 

@@ -42,15 +42,12 @@ def usable_columns(carries: str) -> tuple[Column, ...]:
             "the same for shuffled labels",
             "occurrences; every one is scored by the classifier of the other half of the sentences",
         ),
-        Column(name="at_half", dtype="float64", unit="nats", description="value with half of the fitted sentences"),
+        Column("at_half", "float64", "nats", "value with half of the fitted sentences"),
         Column(
-            name="converged",
-            dtype="bool",
-            unit="",
-            description=f"value and at_half differ by at most {CONVERGED} nats, or value and entropy do",
+            "converged", "bool", "", f"value and at_half differ by at most {CONVERGED} nats, or value and entropy do"
         ),
-        Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
-        Column(name="types", dtype="int64", unit="types", description="distinct labels"),
+        Column("entropy", "float64", "nats", "entropy of the labels: the ceiling"),
+        Column("types", "int64", "types", "distinct labels"),
         *SAMPLE_COLUMNS,
     )
 

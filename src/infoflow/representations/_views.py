@@ -15,9 +15,6 @@ from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor
 from infoflow.models import fast_linear
 from infoflow.results import linear_replicates
 
-# Views: matrices of representations, one row per token occurrence.
-
-
 Matrix = Tensor | np.ndarray
 """A (token, width) matrix in the user's form; functions check it with `as_view`."""
 
@@ -100,9 +97,6 @@ def gram(x: Float[Tensor, "token width"]) -> Float[Tensor, "width width"]:
 def by_direction(x: Float[Tensor, "token direction"]) -> Float[Tensor, "token direction"]:
     """`x` in float32 with each direction's tokens contiguous in memory, as `product` reads them."""
     return x.mT.to(torch.float32, memory_format=torch.contiguous_format).contiguous().mT
-
-
-# Cosine similarity within a set of vectors.
 
 
 def self_similarity(x: Matrix) -> float:

@@ -79,11 +79,7 @@ class WordGeometry(SampleMeasure):
     table: ClassVar[TableSchema] = GEOMETRY
 
     def __init__(
-        self,
-        occurrences: int = 20_000,
-        words: str = "mean",
-        least: int = 5,
-        spaces: tuple[str, ...] = SPACES,
+        self, occurrences: int = 20_000, words: str = "mean", least: int = 5, spaces: tuple[str, ...] = SPACES
     ) -> None:
         check_words(words)
         check_spaces(spaces)
@@ -210,10 +206,7 @@ def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " 
         for x in (units, units.square())
     )
     total, energy = sums.sum(0), squares.sum(0)
-    return Jackknifed(
-        value=float(_share(total, energy)),
-        without_block=_share(total - sums, energy - squares).numpy(),
-    )
+    return Jackknifed(value=float(_share(total, energy)), without_block=_share(total - sums, energy - squares).numpy())
 
 
 def _share(total: Float[Tensor, "*set width"], energy: Float[Tensor, "*set width"]) -> Float[Tensor, "*set"]:

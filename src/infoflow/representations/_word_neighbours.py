@@ -95,9 +95,6 @@ def unit_vectors(states: Float[np.ndarray, "row width"]) -> Float[np.ndarray, "r
     return np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
 
 
-# Static and contextual neighbours: the words near a word's own vector, and near each of its occurrences.
-
-
 STATIC = -1
 _FEWEST = 2  # minimum occurrences of a word for disagreement
 
@@ -109,46 +106,41 @@ WORD_NEIGHBOURS = TableSchema(
     "Examples, "
     "not statistics.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="0: the word's input embedding; else 1..L"),
-        Column(name="word", dtype="string", unit="", description="a frequent word that is one token"),
-        Column(name="least", dtype="int64", unit="occurrences", description="words with fewer are left out"),
+        Column("stack", "string", "", "the stack that reads the text"),
+        Column("layer", "int64", "", "0: the word's input embedding; else 1..L"),
+        Column("word", "string", "", "a frequent word that is one token"),
+        Column("least", "int64", "occurrences", "words with fewer are left out"),
         Column(
-            name="disagreement",
-            dtype="float64",
-            unit="share",
-            description="1 − mean Jaccard overlap of the neighbours of two occurrences of the word; NaN for layer 0",
+            "disagreement",
+            "float64",
+            "share",
+            "1 − mean Jaccard overlap of the neighbours of two occurrences of the word; NaN for layer 0",
         ),
         Column(
-            name="baseline",
-            dtype="float64",
-            unit="share",
-            description="the same for two occurrences of different words of the table; NaN for layer 0",
+            "baseline",
+            "float64",
+            "share",
+            "the same for two occurrences of different words of the table; NaN for layer 0",
         ),
+        Column("occurrence", "int64", "", "number of the occurrence; −1: none, the static vector"),
         Column(
-            name="occurrence",
-            dtype="int64",
-            unit="",
-            description="number of the occurrence; −1: none, the static vector",
-        ),
-        Column(
-            name="group",
-            dtype="int64",
-            unit="",
-            description="0 or 1: nearer to the one or the other of the word's two occurrences that are farthest apart; "
+            "group",
+            "int64",
+            "",
+            "0 or 1: nearer to the one or the other of the word's two occurrences that are farthest apart; "
             "−1 for layer 0",
         ),
-        Column(name="sentence", dtype="int64", unit="", description="id of the sentence in the corpus; −1 for layer 0"),
-        Column(name="text", dtype="string", unit="", description="the sentence"),
-        Column(name="begin", dtype="int64", unit="characters", description="where in it the word begins"),
-        Column(name="end", dtype="int64", unit="characters", description="where in it the word ends"),
-        Column(name="rank", dtype="int64", unit="", description="of the neighbour, 0: the nearest"),
-        Column(name="neighbour", dtype="string", unit="", description="another word"),
-        Column(name="cosine", dtype="float64", unit="", description="of the two vectors"),
-        Column(name="neighbour_sentence", dtype="int64", unit="", description="likewise of the neighbour"),
-        Column(name="neighbour_text", dtype="string", unit="", description="likewise of the neighbour"),
-        Column(name="neighbour_begin", dtype="int64", unit="characters", description="likewise of the neighbour"),
-        Column(name="neighbour_end", dtype="int64", unit="characters", description="likewise of the neighbour"),
+        Column("sentence", "int64", "", "id of the sentence in the corpus; −1 for layer 0"),
+        Column("text", "string", "", "the sentence"),
+        Column("begin", "int64", "characters", "where in it the word begins"),
+        Column("end", "int64", "characters", "where in it the word ends"),
+        Column("rank", "int64", "", "of the neighbour, 0: the nearest"),
+        Column("neighbour", "string", "", "another word"),
+        Column("cosine", "float64", "", "of the two vectors"),
+        Column("neighbour_sentence", "int64", "", "likewise of the neighbour"),
+        Column("neighbour_text", "string", "", "likewise of the neighbour"),
+        Column("neighbour_begin", "int64", "characters", "likewise of the neighbour"),
+        Column("neighbour_end", "int64", "characters", "likewise of the neighbour"),
     ),
 )
 

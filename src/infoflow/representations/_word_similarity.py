@@ -29,9 +29,6 @@ from infoflow.results import Column, TableSchema
 from ._geometry_table import GEOMETRY, Quantity, WordRows, check_words, geometry_row, in_space
 from ._views import Jackknifed, average_of_blocks, unit_rows
 
-# How similar the words of a sentence are in each layer; streams, since it needs whole sentences.
-
-
 _LONGEST = 512
 """Longer sentences count as this long in statistics of length."""
 
@@ -220,9 +217,6 @@ def _sum(values: Float[Tensor, "row *rest"], places: Int[Tensor, " row"], num: i
     return torch.zeros(num, *values.shape[1:], dtype=values.dtype, device=values.device).index_add_(0, places, values)
 
 
-# The distribution of similarities and distances between random words.
-
-
 _COSINE_BINS = 80
 _BINS = 32  # Euclidean: between 32 and 64, since bins are a power of two wide
 
@@ -231,24 +225,18 @@ DISTANCE_DISTRIBUTION = TableSchema(
     version=2,
     description="Histograms of the cosine and of the Euclidean distance between random words, by layer.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
-        Column(name="bin_low", dtype="float64", unit="", description="lower end of the bin, which it includes"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("metric", "string", "", "cosine or euclidean"),
+        Column("bin_low", "float64", "", "lower end of the bin, which it includes"),
         Column(
-            name="bin_high",
-            dtype="float64",
-            unit="",
-            description="upper end; Euclidean bins are a power of two wide, so those of two models nest",
+            "bin_high", "float64", "", "upper end; Euclidean bins are a power of two wide, so those of two models nest"
         ),
-        Column(name="share", dtype="float64", unit="", description="share of the pairs in the bin"),
+        Column("share", "float64", "", "share of the pairs in the bin"),
         Column(
-            name="baseline",
-            dtype="float64",
-            unit="",
-            description="share in the bin for an isotropic Gaussian with the layer's mean squared length",
+            "baseline", "float64", "", "share in the bin for an isotropic Gaussian with the layer's mean squared length"
         ),
-        Column(name="count", dtype="int64", unit="pairs", description="pairs of words; zero vectors have no cosine"),
+        Column("count", "int64", "pairs", "pairs of words; zero vectors have no cosine"),
         *SAMPLE_COLUMNS,
     ),
 )

@@ -21,9 +21,6 @@ from ._recorder import recording
 from ._request import Place, Request, SentenceRelevance, joined, without_cache
 from ._rule import Rule
 
-# Relevance from one backward pass for all predictions of a sentence, with one copy of it per prediction.
-
-
 Output = Callable[[Any], Tensor]
 """A user-defined number to explain, computed from the model's output: (rows,) or (rows, token)."""
 
@@ -139,9 +136,6 @@ def _leaves_at_state_0(model: Model) -> Iterator[dict[str, Tensor]]:
             block = model.module.get_submodule(one.layers[0].block)
             stack.callback(block.register_forward_pre_hook(before(one), with_kwargs=True).remove)
         yield embeddings
-
-
-# Relevance from attention and its gradient (Chefer and others).
 
 
 def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevance:

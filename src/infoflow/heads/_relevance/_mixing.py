@@ -109,9 +109,6 @@ def _sentence_flow(mixed: Float[np.ndarray, "layer query key"]) -> Float[np.ndar
     return flow
 
 
-# How attention mixes tokens, followed from each prediction down to the embeddings; rollout and flow.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Mixing:
     """The shares that form each token after an attention and its residual; `own` and `across` together sum to 1."""

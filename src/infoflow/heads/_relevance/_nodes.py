@@ -30,9 +30,6 @@ from ._rule import (
     shared_between,
 )
 
-# The functions of a Transformer in layer-wise relevance propagation, for one sentence.
-
-
 Value = int
 """A state of the forward pass: the output of a node, or the input of a stack's first block."""
 
@@ -263,9 +260,6 @@ def close(first: Tensor, second: Tensor) -> bool:
         return False
     error = 1e-4 if second.dtype.itemsize >= 4 else 2e-2
     return first.numel() == 0 or bool((first - second).abs().max() <= error * (1 + second.abs().max()))
-
-
-# Modules that are one function: linear maps, norms, activations.
 
 
 @cache

@@ -19,9 +19,6 @@ from ._methods import ATTENTION_ONLY, METHODS
 from ._request import Place, Request, SentencePredictions, SentenceRelevance, sentences
 from ._rule import Rule
 
-# Relevance of heads and of input tokens for what a model predicts, by any method.
-
-
 _NORMALISE = ("signed", "abs", None)
 
 
@@ -215,9 +212,6 @@ def _head_rows(place: Place, values: np.ndarray) -> list[dict[str, Any]]:
         {STACK: stack, KIND: kind, LAYER: layer, HEAD: head, "relevance": float(value)}
         for head, value in enumerate(values)
     ]
-
-
-# Relevance of heads over a corpus.
 
 
 HEAD_RELEVANCE = TableSchema(

@@ -11,9 +11,6 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-# How a function's relevance is distributed among its inputs: the transition of Voita's LRP and its rescaling.
-
-
 EPSILON = 1e-5
 _CHUNK = 1 << 18  # numbers of a dense transition held at a time; fits a cache, so a third faster than 1 << 24
 
@@ -197,9 +194,6 @@ def _per_token_and_sentence(result_NTI: Tensor, relevance_NTO: Tensor) -> Tensor
 def _chunks(num_tokens: int, size: int) -> list[slice]:
     step = max(1, _CHUNK // max(1, size))
     return [slice(start, start + step) for start in range(0, num_tokens, step)]
-
-
-# Relevance through softmax attention: queries, keys and values jointly, without any dense Jacobian.
 
 
 _QUERY_CHUNK = 1 << 24  # numbers of (head, query, key, width) held at a time
