@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -36,7 +36,8 @@ class AttentionRows:
     def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
         """Self-attention among the valid tokens."""
         admissible = valid.unsqueeze(2) & valid.unsqueeze(1)
-        return cls(admissible=admissible, visible=admissible, offset=_offsets(*_index_positions(valid)))
+        position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
+        return cls(admissible=admissible, visible=admissible, offset=_offsets(position, position))
 
     @classmethod
     def of_activations(
@@ -62,6 +63,11 @@ class AttentionRows:
             offset=_offsets(from_stream.position, to_stream.position),
         )
 
+    def extended(self, kind: type["RowsType"], **further: Any) -> "RowsType":
+        """The same rows as a subclass, with its further fields, or with some fields replaced."""
+        own = {"admissible": self.admissible, "visible": self.visible, "offset": self.offset}
+        return kind(**own | further)
+
     @property
     def queries(self) -> Bool[Tensor, "sentence query"]:
         """Queries with at least one key."""
@@ -76,9 +82,7 @@ class AttentionRows:
         return uniform_attention(self.visible)
 
 
-def _index_positions(valid: Bool[Tensor, "sentence token"]) -> tuple[Tensor, Tensor]:
-    position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
-    return position, position
+RowsType = TypeVar("RowsType", bound=AttentionRows)
 
 
 def _offsets(

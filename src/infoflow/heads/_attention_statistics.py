@@ -17,10 +17,7 @@ from infoflow.results import Column, TableSchema, estimate_columns
 from ._attention_rows import Array, Attention, AttentionRows, largest, maxima, sum_on, sum_queries
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 
-# Statistics of a head's attention, as means over queries: confidence, entropy, positions.
-#
 # Each statistic is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
-
 
 OFFSET = Column("offset", "int64", "tokens", "key minus query; −1 = previous token")
 HEAD_CONFIDENCE = TableSchema(
@@ -310,12 +307,8 @@ class RareTokenScores(AbstractHeadMeasure):
     ) -> RareRows:
         """Rows of sentences whose highest `counted` rank is outside the top, and their targets in each order."""
         admissible = rows.admissible & (counted.amax(1) > self.top)[:, None, None]
-        return RareRows(
-            admissible=admissible,
-            visible=rows.visible,
-            offset=rows.offset,
-            targets=tuple(_rarest_keys(order, admissible, number) for number in self.rarest for order in orders),
-        )
+        targets = tuple(_rarest_keys(order, admissible, number) for number in self.rarest for order in orders)
+        return rows.extended(RareRows, admissible=admissible, targets=targets)
 
     def sums(
         self, weights: Float[Tensor, "sentence head query key"], rows: RareRows

@@ -99,9 +99,7 @@ class AttentionByDistance(AbstractHeadMeasure):
 
 def _with_distance(rows: AttentionRows, first: Bool[Tensor, "sentence key"]) -> DistanceRows:
     classes = torch.frexp(rows.offset.abs().double()).exponent.clamp(max=_NUM - 1)
-    return DistanceRows(
-        admissible=rows.admissible, visible=rows.visible, offset=rows.offset, distance=classes.long(), first=first
-    )
+    return rows.extended(DistanceRows, distance=classes.long(), first=first)
 
 
 def _on_first(

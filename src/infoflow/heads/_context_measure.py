@@ -23,8 +23,6 @@ from ._ablation_scores import VariantScores, bleu_sums, bleu_variants, summed_lo
 from ._head_sets import Block, BlockSet
 from ._scored import ScoredBatch, SentenceScorer, by_first_block, no_loss
 
-# Closed self-attention: every position sees only itself; and the loss that this causes.
-#
 # For losses, blocks below the lowest closed block run only once. "Upper k" and "block b alone" are 2L − 1 sets for L
 # blocks. With L encoder and D decoder blocks, closing those of the encoder takes L(L + 1) − 1 + (2L − 1) D runs of a
 # block, and closing those of the decoder D(D + 1) − 1. With six and six, these are 107 and 41 runs, where whole passes
@@ -238,11 +236,6 @@ class Closing:
         return cls(kind="", which="none", number=0, blocks=frozenset())
 
 
-def every_closing(model: Model) -> list[Closing]:
-    """For each kind of self-attention: all blocks, the upper k for each k, and each block alone."""
-    return [closing for kind in self_attention_blocks(model) for closing in closings_of(model, kind)]
-
-
 def closings_of(model: Model, kind: str) -> list[Closing]:
     """For one kind: all blocks, the upper k for each k, and each block alone."""
     found = self_attention_blocks(model)
@@ -290,7 +283,8 @@ class EncoderContext(Intervention):
         return no_loss(model) or model.anatomy.beside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        closings = every_closing(reader.model)
+        model = reader.model
+        closings = [closing for kind in self_attention_blocks(model) for closing in closings_of(model, kind)]
         return context_rows(context_scores(reader, closings, self.sentences, options), closings)
 
 

@@ -108,6 +108,11 @@ UNIFORM = Column(
 AVERAGES = ("micro", "document")
 
 
+def head_keys(stack: str, kind: str, layer: int, head: int) -> dict[str, Any]:
+    """The columns that identify a head."""
+    return {STACK: stack, KIND: kind, LAYER: layer, HEAD: head}
+
+
 class SummedMeasure(Measure):
     """A measure whose state is a dictionary of arrays that add up over batches, shards and processes."""
 
@@ -318,10 +323,7 @@ class AbstractHeadMeasure(SummedMeasure):
         baselines = controls.pop("uniform")
         return [
             {
-                STACK: key[0],
-                KIND: key[1],
-                LAYER: layer,
-                HEAD: head,
+                **head_keys(*key, layer, head),
                 **extra,
                 **{name: values[layer, head, x] for name, values in controls.items()},
                 **ratio_estimate(

@@ -158,14 +158,25 @@ def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
     """Mean outputs of all heads over the non-padding tokens of batches (arguments of forward passes)."""
     means = HeadMeans()
     for batch in batches:
-        inputs = {name: _moved(value, model) for name, value in batch.items() if name != "labels"}
+        inputs = {
+            name: value.to(model.device) if isinstance(value, Tensor) else value
+            for name, value in batch.items()
+            if name != "labels"
+        }
         with torch.no_grad(), tap(model, heads=True) as seen:
             model.module(**inputs)
-        for (stack, kind), layers in seen.heads.items():
-            real = real_tokens(model, inputs, stack)
-            for layer, heads in enumerate(layers):
-                means.add(Site(stack=stack, kind=kind, layer=layer), heads, real)
+        for site, heads in by_site(seen.heads).items():
+            means.add(site, heads, real_tokens(model, inputs, site.stack))
     return means
+
+
+def by_site(heads: Mapping[tuple[str, str], Sequence[Tensor]]) -> dict[Site, Tensor]:
+    """The heads' outputs that `tap` has seen, by place."""
+    return {
+        Site(stack=stack, kind=kind, layer=layer): outputs
+        for (stack, kind), layers in heads.items()
+        for layer, outputs in enumerate(layers)
+    }
 
 
 def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Tensor, "sentence token"]:
@@ -199,10 +210,6 @@ def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
     donors[order] = order.roll(-1)  # the longest takes the shortest's
     donors[order[-1]] = order[-2]
     return donors
-
-
-def _moved(value: Any, model: Model) -> Any:
-    return value.to(model.device) if isinstance(value, Tensor) else value
 
 
 class HeadEdit:

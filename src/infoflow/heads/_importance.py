@@ -17,7 +17,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError, current_display, replicat
 from infoflow.models import Model, Site, open_gates, tap
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
-from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
+from ._head_measure import HEAD_KEYS, head_keys
 from ._scored import ScoredBatch, SentenceScorer, no_loss
 
 HEAD_IMPORTANCE = TableSchema(
@@ -211,10 +211,7 @@ class ImportanceSums:
 
         return [
             {
-                STACK: site.stack,
-                KIND: site.kind,
-                LAYER: site.layer,
-                HEAD: head,
+                **head_keys(site.stack, site.kind, site.layer, head),
                 "convention": self._convention,
                 **estimate(row[0], row[1:], baseline(site), self._counts[site][0], scale="positive"),
             }

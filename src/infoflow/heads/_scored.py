@@ -1,7 +1,6 @@
 """A model's predictions on sentences and their losses, also for many ablated variants that run together."""
 
 # B sentence, T token, V variant (the batch repeated), N scored position
-# V variant, B sentence
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -26,7 +25,7 @@ from infoflow.models import (
     tap,
 )
 
-from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, zeros
+from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, by_site, zeros
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -214,11 +213,7 @@ class VariantLosses:
     def _head_outputs(self, batch: ScoredBatch) -> dict[Site, Tensor]:
         with torch.no_grad(), tap(self._model, heads=True) as seen:
             self._scorer.losses(batch)
-        return {
-            Site(stack=stack, kind=kind, layer=layer): heads
-            for (stack, kind), layers in seen.heads.items()
-            for layer, heads in enumerate(layers)
-        }
+        return by_site(seen.heads)
 
 
 def by_first_block(model: Model, changed: Sequence[Collection[Block]]) -> dict[Block, list[int]]:

@@ -1,7 +1,6 @@
 """Data of the attention views for one sentence: weights, values, queries, keys, and each head's contribution."""
 
-# B batch or sequence, H query head, T query token, S key token, P position, d head width, D model width
-# H query head, G key/value head, T query token, S key token, d head width
+# B batch or sequence, H query head, S key token, d head width, D model width
 
 from dataclasses import dataclass
 from typing import Any
@@ -50,20 +49,6 @@ def value_norms(
     for head in range(len(output)):  # all vectors at once would be heads times the model's width
         norms[:, head] = (values[:, head] @ output[head]).norm(dim=-1)
     return norms
-
-
-def value_weighted_norms(
-    weights_BHTS: Float[Tensor, "batch head query key"],
-    value_BHSd: Float[Tensor, "batch head key width"],
-    output_HdD: Float[Tensor, "head width model_width"],
-) -> Float[Tensor, "batch head query key"]:
-    r"""The contribution of each key to each query, $\lVert A_{ij} f_h(x_j) \rVert$: weights times `value_norms`.
-
-    A key with most of the attention may contribute little if its value is short, as for [CLS] and [SEP].
-
-    Source: [@kobayashi2020].
-    """
-    return weights_BHTS * value_norms(value_BHSd, output_HdD)[:, :, None]
 
 
 def logit_directions(

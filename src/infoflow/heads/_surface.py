@@ -19,17 +19,14 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._attention_rows import Array, AttentionRows, uniform_attention
 from ._head_measure import (
-    HEAD,
     HEAD_KEYS,
-    KIND,
-    LAYER,
     NAMED,
     PUNCTUATION,
     SPECIAL,
-    STACK,
     AbstractHeadMeasure,
     Roles,
     compact,
+    head_keys,
 )
 from ._scored import ScoredBatch, SentenceScorer, no_loss
 
@@ -138,9 +135,9 @@ class SurfaceStatistics(AbstractHeadMeasure):
         masks |= {role: as_tensor(mask).bool() & valid for role, mask in (roles or {}).items()}
         order = valid.cumsum(1)
         first, last = valid & (order == 1), valid & (order == order[:, -1:])
-        return self._surface(
-            AttentionRows.of_tokens(valid), {"first": first, "last": last, **masks}, first, masks["sep"]
-        )
+        chosen = {"first": first, "last": last, **masks}
+        rows = AttentionRows.of_tokens(valid)
+        return rows.extended(SurfaceRows, chosen=chosen, first_query=first, separators=masks["sep"])
 
     def _rows(
         self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
@@ -150,24 +147,9 @@ class SurfaceStatistics(AbstractHeadMeasure):
         last = keys.position.amax(1, keepdim=True)
         chosen = {"first": keys.position == 0, "last": (keys.position == last) & keys.real}
         chosen |= {role: self._roles.where(keys, target, role) for role in ROLES}
-        separators = self._roles.where(queries, stack, "sep")
-        return self._surface(super()._rows(activations, key, visible), chosen, queries.position == 0, separators)
-
-    @staticmethod
-    def _surface(
-        rows: AttentionRows,
-        chosen: Mapping[str, Bool[Tensor, "sentence key"]],
-        first_query: Bool[Tensor, "sentence query"],
-        separators: Bool[Tensor, "sentence query"],
-    ) -> SurfaceRows:
-        return SurfaceRows(
-            admissible=rows.admissible,
-            visible=rows.visible,
-            offset=rows.offset,
-            chosen=chosen,
-            first_query=first_query,
-            separators=separators,
-        )
+        separators, first = self._roles.where(queries, stack, "sep"), queries.position == 0
+        rows = super()._rows(activations, key, visible)
+        return rows.extended(SurfaceRows, chosen=chosen, first_query=first, separators=separators)
 
     def sums(
         self, weights: Float[Tensor, "sentence head query key"], rows: SurfaceRows
@@ -334,5 +316,4 @@ def _rows(key: AttentionKey, layer: int, sums: np.ndarray) -> Iterator[dict[str,
         value, pairs, other, other_pairs = sums[:, head].T
         with np.errstate(invalid="ignore", divide="ignore"):
             baseline = other.sum() / other_pairs.sum()
-        where = {STACK: key[0], KIND: key[1], LAYER: layer, HEAD: head}
-        yield {**where, **ratio_estimate(value, pairs, float(baseline), "positive")}
+        yield {**head_keys(*key, layer, head), **ratio_estimate(value, pairs, float(baseline), "positive")}

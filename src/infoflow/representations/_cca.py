@@ -27,7 +27,20 @@ class SVD(NamedTuple):
 
 def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
     """The reduced SVD, with as many directions as the smaller dimension."""
-    return _svd(matrix, complete=False)
+    return svd(matrix, complete=False)
+
+
+def svd(matrix: Float[Tensor, "row column"], complete: bool = True) -> SVD:
+    """SVD by divide and conquer, or by QR iteration if that does not converge.
+
+    Divide and conquer fails on some matrices with many equal singular values. Canonical correlations are such a case
+    when there are fewer tokens than dimensions, because all of them are then 1.
+    """
+    try:
+        return SVD(*torch.linalg.svd(matrix, full_matrices=complete))
+    except torch.linalg.LinAlgError:
+        parts = scipy.linalg.svd(matrix.numpy(), full_matrices=complete, lapack_driver="gesvd")
+        return SVD(*(torch.from_numpy(part) for part in parts))
 
 
 def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
@@ -45,24 +58,6 @@ def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
         return thin_svd(overlap)
     singular, right = squares.flip(0).sqrt(), vectors.flip(1).mT
     return SVD(overlap @ (right.mT / singular), singular, right)
-
-
-def complete_svd(matrix: Float[Tensor, "row column"]) -> SVD:
-    """The full SVD, with complete bases of both sides."""
-    return _svd(matrix, complete=True)
-
-
-def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
-    """SVD by divide and conquer, or by QR iteration if that does not converge.
-
-    Divide and conquer fails on some matrices with many equal singular values. Canonical correlations are such a case
-    when there are fewer tokens than dimensions, because all of them are then 1.
-    """
-    try:
-        return SVD(*torch.linalg.svd(matrix, full_matrices=complete))
-    except torch.linalg.LinAlgError:
-        parts = scipy.linalg.svd(matrix.numpy(), full_matrices=complete, lapack_driver="gesvd")
-        return SVD(*(torch.from_numpy(part) for part in parts))
 
 
 _EIGENVALUE_FLOOR = 1e-12

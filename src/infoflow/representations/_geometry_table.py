@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.corpus import NOT_A_WORD
@@ -85,10 +85,6 @@ class WordRows:
         merged = sample.words(words)
         kept = merged.take(np.isin(_places(merged), _places(sample)[lexical]))
         return cls(sample=kept, words=words, types=_numbered(kept.occurrences.word_type))
-
-    def frequent(self, types: Int[np.ndarray, " occurrence"], least: int) -> Bool[np.ndarray, " occurrence"]:
-        """Mask of the rows whose type (in `types`) has at least `least` rows."""
-        return np.bincount(types, minlength=1)[types] >= least
 
 
 def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:

@@ -1,7 +1,6 @@
 """How much frequent and rare tokens influence the other tokens of their sentence, block by block."""
 
-# B sentence, T token, L block, N influenced occurrence, D width
-# L block, N influenced occurrence, D width; the axis of two: the block's output with the token, and without it
+# B sentence, T token, L block, N influenced occurrence, D width; the axis of two: block's output with and without it
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -21,7 +20,7 @@ from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import canonical_of, check_side, weighted_mean
-from ._change_by_frequency import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
+from ._change_by_frequency import BIN_COLUMNS, GROUPS, RANK_EDGES, bin_keys, check_bins, equal_bins
 from ._paired_distance import BlockGroups, LayerView, paired_distance
 
 Pool = Literal["others", "after"]
@@ -235,7 +234,7 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
         Column("block", "int64", "", "block 0..L−1; its output is state block + 1"),
-        *bin_columns(),
+        *BIN_COLUMNS,
         Column(
             "pool",
             "string",
@@ -313,11 +312,11 @@ class InfluenceByFrequency(Intervention):
         strata = RankStrata(edges=self.edges, per_bin=max(1, min(self.per_bin, affordable)))
         drawn = draw_targets(reader, stack, strata, pools)
         counts = np.array([drawn[i].size(pools) if i in drawn else 0 for i in range(strata.num)])
-        chosen = equal_bins(counts, self.edges, anatomy.width, strata.per_bin)
-        influenced, rows = InfluencedStates(reader, stack, pools, chosen.size, options), []
+        chosen, size = equal_bins(counts, self.edges, anatomy.width, strata.per_bin)
+        influenced, rows = InfluencedStates(reader, stack, pools, size, options), []
         label = f"Removing tokens in {reader.model.name}"
-        with current_display().progress(label, len(chosen.bins), "bins") as progress:
-            for index in chosen.bins:
+        with current_display().progress(label, len(chosen), "bins") as progress:
+            for index in chosen:
                 rows += [{**row, **bin_keys(self.edges, index)} for row in self._bin_rows(influenced, drawn[index])]
                 progress.advance(1)
         return rows

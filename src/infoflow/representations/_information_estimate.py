@@ -1,7 +1,7 @@
 """Mutual information corrected for small samples: for unseen pairs, then extrapolated to infinitely many tokens."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from infoflow.foundation import NUM_BLOCKS, Interval, Scale, block_interval, bounds_of, replicate_weights, stream
 from infoflow.results import estimate, linear_replicates
 
-from ._entropy import BlockCounts, CountSums
+from ._entropy import BlockCounts
 
 
 def standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:
@@ -138,30 +138,16 @@ def estimate_information(
     """
     counts = _Joint.of(a, b, blocks)
     # A part's counts are freed before the next ones are computed, because together they are six times the whole.
-    looks = [[_look(counts.within(part)) for part in _parts(level)] for level in range(HALVINGS + 1)]
-    raw = [np.array([each.information for each in level]) for level in looks]
+    looks = [np.array([counts.within(part).look() for part in _parts(level)]).T for level in range(HALVINGS + 1)]
+    raw = [information for information, _, _ in looks]
     extrapolated = [np.nanmean(_extrapolated(raw[level], raw[level + 1])) for level in range(HALVINGS)]
-    plug_in = [np.nanmean([each.plug_in for each in level]) for level in looks[:HALVINGS]]
-    sizes = [np.mean([each.size for each in level]) for level in looks[:HALVINGS]]
     return InformationEstimate(
         by_size=np.array(extrapolated[::-1]),
-        plug_in_by_size=np.array(plug_in[::-1]),
-        sizes=np.array(sizes[::-1]),
+        plug_in_by_size=np.array([np.nanmean(plug_in) for _, plug_in, _ in looks[HALVINGS - 1 :: -1]]),
+        sizes=np.array([np.mean(sizes) for _, _, sizes in looks[HALVINGS - 1 :: -1]]),
         without_block=_without_each(counts, raw[1]),
         tail=counts.tail(),
     )
-
-
-class _Look(NamedTuple):
-    """The results for one part of the sentences."""
-
-    information: float
-    plug_in: float
-    size: int
-
-
-def _look(counts: "_Joint") -> _Look:
-    return _Look(counts.information(), counts.plug_in(), counts.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,16 +166,13 @@ class _Joint:
     def within(self, blocks: Bool[np.ndarray, " block"]) -> "_Joint":
         return self if blocks.all() else _Joint(*(each.within(blocks) for each in (self.a, self.b, self.cells)))
 
-    @property
-    def size(self) -> int:
-        return int(self.a.count.sum())
+    def look(self) -> tuple[float, float, int]:
+        """The corrected information, the plug-in estimate, and the number of tokens."""
+        a, b, cells = (each.sums() for each in (self.a, self.b, self.cells))
+        return self.information(), float(a.plug_in + b.plug_in - cells.plug_in), int(self.a.count.sum())
 
     def information(self) -> float:
         a, b, cells = (each.sums().chao_wang_jost for each in (self.a, self.b, self.cells))
-        return float(a + b - cells)
-
-    def plug_in(self) -> float:
-        a, b, cells = (each.sums().plug_in for each in (self.a, self.b, self.cells))
         return float(a + b - cells)
 
     def tail(self) -> float:
@@ -200,8 +183,7 @@ class _Joint:
         return too_high if too_high >= too_low else -too_low
 
     def information_without_each(self) -> Float[np.ndarray, " block"]:
-        sums: list[CountSums] = [each.sums_without_each() for each in (self.a, self.b, self.cells)]
-        a, b, cells = (each.chao_wang_jost for each in sums)
+        a, b, cells = (each.sums_without_each().chao_wang_jost for each in (self.a, self.b, self.cells))
         return a + b - cells
 
 

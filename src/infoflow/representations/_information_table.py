@@ -194,16 +194,10 @@ class InformationRows:
         shuffled = [
             corrected_information(clusterings[0], random.permutation(side.labels), blocks) for _ in range(_SHUFFLES)
         ]
+        gains = [optimism_of(own, side.labels, blocks, folds == place % FOLDS) for place, own in enumerate(clusterings)]
         return _LayerInformation(
             estimates=[estimate_information(clusters, side.labels, blocks) for clusters in clusterings],
-            optimism=float(
-                np.mean(
-                    [
-                        optimism_of(clusters, side.labels, blocks, folds == place % FOLDS)
-                        for place, clusters in enumerate(clusterings)
-                    ]
-                )
-            ),
+            optimism=float(np.mean(gains)),
             baseline=float(np.mean(shuffled)),
             empty_clusters=float(np.mean([self.clusters - len(np.unique(each)) for each in clusterings])),
         )

@@ -100,12 +100,10 @@ class LayerSpace:
         return 2 * off_diagonal - off_diagonal[0] + (variances - variances[0] / 2) / ((n - 1) * (n - 2))
 
     @cached_property
-    def own_hsic(self) -> Float[Tensor, " leave_out"]:
-        return self.hsic(self, self.grams, self.sums(self.squares.square()), debiased=False)
-
-    @cached_property
-    def own_hsic_debiased(self) -> Float[Tensor, " leave_out"]:
-        return self.hsic(self, self.grams, self.sums(self.squares.square()), debiased=True)
+    def own_hsic(self) -> list[Float[Tensor, " leave_out"]]:
+        """The layer's HSIC with itself: plain, then debiased."""
+        fourths = self.sums(self.squares.square())
+        return [self.hsic(self, self.grams, fourths, debiased) for debiased in (False, True)]
 
     @cached_property
     def batches(self) -> list[Tensor]:

@@ -71,7 +71,7 @@ class LensReader:
 
     def read(self, rows: np.ndarray, draw: int = 0) -> Iterator[LensStates]:
         """The states of these sentences, batch by batch in order of length."""
-        for batch in self._reader.even(rows, length_batches(self._lengths(rows), self._tokens_per_batch)):
+        for batch in self._reader.even(rows, length_batches(self._reader.lengths(rows), self._tokens_per_batch)):
             yield self._run(rows[batch], draw)
 
     def expected(self, rows: np.ndarray) -> float:
@@ -117,9 +117,6 @@ class LensReader:
             if expected >= positions or index == len(rows) - 1:
                 yield rows[first : index + 1]
                 first, expected = index + 1, 0.0
-
-    def _lengths(self, rows: np.ndarray) -> np.ndarray:
-        return self._reader.lengths(rows)
 
     def _run(self, rows: np.ndarray, draw: int) -> LensStates:
         model, name = self._reader.model, self._stack.name

@@ -3,8 +3,10 @@
 # G group of bootstrap blocks, D width; leading dimension G+1 of covariances: all rows, then all rows but group g
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -203,15 +205,16 @@ class LayerDistance(SampleMeasure):
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         warn_few_rows(len(sample), sample.width)
-        groups = BlockGroups.of(sample.blocks, sample.width)
-        rows, layer = [], LayerView(sample.states(0), groups)
-        for index in range(sample.num_states - 1):
-            following = LayerView(sample.states(index + 1), groups)
-            keys = {"stack": sample.facts.stack, "layer": index, "next_layer": index + 1}
-            columns = distance_columns(layer, following, self.side)
-            rows.append({**keys, **columns, "width": sample.width, "side": self.side})
-            layer = following
-        return pd.DataFrame(rows).assign(**sample.sizes(self.request))
+        return pd.DataFrame(layer_distances(sample, self.side)).assign(**sample.sizes(self.request))
+
+
+def layer_distances(sample: TokenSample, side: str, num_groups: int | None = None) -> Iterator[dict[str, Any]]:
+    """Rows of the distances between consecutive layers."""
+    groups = BlockGroups.of(sample.blocks, sample.width, num_groups)
+    views = (LayerView(sample.states(layer), groups) for layer in range(sample.num_states))
+    for layer, (view, following) in enumerate(pairwise(views)):
+        keys = {"stack": sample.facts.stack, "layer": layer, "next_layer": layer + 1}
+        yield {**keys, **distance_columns(view, following, side), "width": sample.width, "side": side}
 
 
 MODEL_DISTANCE = TableSchema(

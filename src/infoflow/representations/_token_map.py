@@ -14,7 +14,7 @@ from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import NOT_A_WORD, length_batches, tag_columns
 from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, Row, check_finite, forward
 from infoflow.foundation import UserError, current_display, hash64_array
-from infoflow.models import Model, tap
+from infoflow.models import tap
 from infoflow.results import Column, TableSchema
 
 from ._layer_maps import layer_maps, used_perplexity
@@ -37,8 +37,20 @@ class MapPoints:
     def __len__(self) -> int:
         return len(self.row)
 
+    @classmethod
+    def of(cls, found: Sequence[tuple[int, ...]]) -> "MapPoints":
+        """One tuple of all fields for each occurrence."""
+        names = [field.name for field in fields(cls)]
+        columns = np.array(found, dtype=np.int64).reshape(-1, len(names)).T
+        return cls(**dict(zip(names, columns, strict=True)))
+
     def take(self, index: np.ndarray) -> "MapPoints":
         return MapPoints(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def joined(self, other: "MapPoints") -> "MapPoints":
+        """These points, then the others."""
+        names = [field.name for field in fields(self)]
+        return MapPoints(**{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names})
 
 
 def count_words(reader: Reader) -> Counter[int]:
@@ -94,8 +106,7 @@ def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapP
             found.append((row, int(at), token, int(sentence.words[at]), len(sentence.tokens)))
     ids = reader.corpus.content_ids
     found.sort(key=lambda each: (ids[each[0]], each[1]))
-    columns = np.array(found, dtype=np.int64).reshape(-1, 5).T
-    return MapPoints(**dict(zip((field.name for field in fields(MapPoints)), columns, strict=True)))
+    return MapPoints.of(found)
 
 
 def _in_hash_order(reader: Reader) -> np.ndarray:
@@ -237,7 +248,9 @@ class TokenMap(Intervention):
         several = token_ids(tokenizer, self.tokens, counts)
         if len(several) < 2:
             several = _first(frequent, len(self.tokens))
-        yield _Plan(name="token", tokens=several, hide=hides_tokens(reader.model))
+        # A masked LM is also shown tokens that are hidden.
+        hide = reader.model.task == "masked-lm" and tokenizer.mask_token_id is not None
+        yield _Plan(name="token", tokens=several, hide=hide)
         yield _Plan(name="position", tokens=token_ids(tokenizer, [self.by_position], counts) or _first(frequent, 1))
         columns = tag_columns(reader.corpus)
         if columns:
@@ -272,11 +285,6 @@ class TokenMap(Intervention):
 
 def _first(words: dict[str, int], num: int) -> dict[str, int]:
     return dict(list(words.items())[:num])
-
-
-def hides_tokens(model: Model) -> bool:
-    """Whether the model was trained to predict masked tokens."""
-    return model.task == "masked-lm" and model.require_tokenizer().mask_token_id is not None
 
 
 def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: bool) -> MapStates:

@@ -216,7 +216,7 @@ class _Fold:
 
     def scores(self, scored: Int[np.ndarray, " scored"]) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities from all fitted sentences and from half of them."""
-        chosen = self._calibration(self.labels)
+        _, chosen = self._best(self.labels, _RIDGES)
         return tuple(self._score(index, scored, chosen) for index in (self.whole, self.half))  # type: ignore[return-value]
 
     def shuffled(self) -> float:
@@ -230,9 +230,6 @@ class _Fold:
         labels = self.labels[scored]
         found = model.log_probabilities(self.states[scored], labels, (chosen.temperature,))
         return model.mixed(found[0], labels, chosen.floor).numpy()
-
-    def _calibration(self, labels: Tensor) -> _Calibration:
-        return self._best(labels, _RIDGES)[1]
 
     def _best(self, labels: Tensor, ridges: tuple[float, ...]) -> tuple[float, _Calibration]:
         best = (-np.inf, _Calibration(ridges[0], 1.0, _FLOORS[0]))

@@ -94,10 +94,14 @@ class WordGeometry(SampleMeasure):
             current_display().note(f"geometry of {sample.facts.model} is skipped: the sample has no two words.")
             return pd.DataFrame(columns=self.table.column_names)
         kept = rows.sample
-        words, shuffled = self._words(rows, rows.types), self._words(rows, _shuffled(rows.types))
+        words, shuffled = (
+            self._words(rows, rows.types),
+            self._words(rows, stream("shuffled-words").permutation(rows.types)),
+        )
         if len(words.rows) == 0:
             current_display().note(f"No word of {sample.facts.model}'s sample occurs {self.least} times.")
-        isotropic = _isotropic(len(kept), kept.width)
+        gaussian = stream("isotropic-gaussian").standard_normal((len(kept), kept.width))
+        isotropic = average_similarity(torch.from_numpy(gaussian))
         found = []
         for index in range(kept.num_states):
             states = torch.from_numpy(kept.states(index))
@@ -109,7 +113,7 @@ class WordGeometry(SampleMeasure):
         return frame.assign(least=np.where(frame["types"] > 0, self.least, 0))
 
     def _words(self, rows: WordRows, types: Int[np.ndarray, " occurrence"]) -> _Words:
-        chosen = np.flatnonzero(rows.frequent(types, self.least))
+        chosen = np.flatnonzero(np.bincount(types, minlength=1)[types] >= self.least)
         return _Words(rows=torch.from_numpy(chosen), cells=WordBlocks.of(types[chosen], rows.sample.blocks[chosen]))
 
 
@@ -140,17 +144,12 @@ class _Layer:
     def variances(self, words: _Words, shuffled: _Words) -> list[dict[str, Any]]:
         everything = WordBlocks.of(np.zeros(len(self.states), dtype=np.int64), self.blocks.numpy())
         baseline = variance_within_words(self.states, everything)
-        found: dict[Quantity, _Words] = {"explainable_variance": words, "shuffled_explainable_variance": shuffled}
-        return [
-            self._row(
-                quantity,
-                variance_within_words(self.states[of.rows], of.cells),
-                baseline,
-                len(of.rows),
-                of.cells.num_words,
-            )
-            for quantity, of in found.items()
-        ]
+        rows = []
+        compared: dict[Quantity, _Words] = {"explainable_variance": words, "shuffled_explainable_variance": shuffled}
+        for quantity, of in compared.items():
+            found = variance_within_words(self.states[of.rows], of.cells)
+            rows.append(self._row(quantity, found, baseline, len(of.rows), of.cells.num_words))
+        return rows
 
     def _row(
         self, quantity: Quantity, found: Jackknifed, baseline: Jackknifed | float, count: int, types: int = 0
@@ -178,16 +177,6 @@ def _rows(layer: _Layer, space: str, words: _Words, shuffled: _Words) -> list[di
     if space == "raw":
         rows.append(layer.similarity("shuffled_self_similarity", shuffled))
     return rows + (layer.variances(words, shuffled) if space in ("raw", "standardised") else [])
-
-
-def _shuffled(types: Int[np.ndarray, " occurrence"]) -> Int[np.ndarray, " occurrence"]:
-    return stream("shuffled-words").permutation(types)
-
-
-def _isotropic(num: int, width: int) -> float:
-    """Average similarity of the same number of isotropic Gaussian vectors."""
-    gaussian = stream("isotropic-gaussian").standard_normal((num, width))
-    return average_similarity(torch.from_numpy(gaussian))
 
 
 def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:

@@ -1,11 +1,9 @@
 """Static and contextual neighbours: the words near a word's static vector, and near each of its occurrences."""
 
-# Q query, N occurrence, K neighbour, W word
-# W word, Q occurrence of a chosen word, K neighbour
-
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -193,9 +191,9 @@ class WordNeighbours(Intervention):
             raise NothingToRead(f"no word of {reader.corpus.name} is one token and occurs {self.least} times")
         rows = list(_static_rows(reader, points, self.k))
         if any(stack.layers for stack in reader.model.anatomy.stacks):
-            places = _Places(reader, points.at)
+            place = cache(partial(_place, reader, points.at))  # layers share neighbours
             for layer, states in enumerate(layer_states(reader, points.at, options.tokens_per_batch), start=1):
-                rows += _layer_rows(points, places, states, layer, self.k)
+                rows += _layer_rows(points, place, states, layer, self.k)
         frame = pd.DataFrame(rows, columns=[name for name in self.table.column_names if name not in ("stack", "least")])
         return frame.assign(stack=reader.source_stack, least=self.least)[self.table.column_names]
 
@@ -243,27 +241,20 @@ def _static_rows(reader: Reader, points: WordPoints, k: int) -> Iterator[dict[st
 _NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "begin": 0, "end": 0}
 
 
-class _Places:
-    """Sentence and word position of each occurrence; looked up once, since layers share neighbours."""
-
-    def __init__(self, reader: Reader, points: MapPoints) -> None:
-        self._reader, self._points = reader, points
-        self._known: dict[int, dict[str, Any]] = {}
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        if index not in self._known:
-            self._known[index] = self._found(index)
-        return self._known[index]
-
-    def _found(self, index: int) -> dict[str, Any]:
-        row = int(self._points.row[index])
-        start, end = self._reader.characters(row, int(self._points.position[index]))
-        sentence = self._reader.corpus[row]
-        return {"sentence": sentence.id, "text": sentence.text, "begin": start, "end": end}
+def _place(reader: Reader, points: MapPoints, index: int) -> dict[str, Any]:
+    """Sentence and word position of an occurrence."""
+    row = int(points.row[index])
+    start, end = reader.characters(row, int(points.position[index]))
+    sentence = reader.corpus[row]
+    return {"sentence": sentence.id, "text": sentence.text, "begin": start, "end": end}
 
 
 def _layer_rows(
-    points: WordPoints, places: _Places, states: Float[np.ndarray, "occurrence width"], layer: int, k: int
+    points: WordPoints,
+    place: Callable[[int], dict[str, Any]],
+    states: Float[np.ndarray, "occurrence width"],
+    layer: int,
+    k: int,
 ) -> Iterator[dict[str, Any]]:
     at, queries, texts = points.at, points.queries, points.texts
     nearest, cosines = nearest_of_other_words(states, at.token, at.row, queries, k)
@@ -283,7 +274,7 @@ def _layer_rows(
         }
         groups = two_groups(states[queries[of_word]])
         for number, (query, group) in enumerate(zip(of_word.tolist(), groups.tolist(), strict=True)):
-            here = {**shared, "occurrence": number, "group": group, **places[int(queries[query])]}
+            here = {**shared, "occurrence": number, "group": group, **place(int(queries[query]))}
             for rank, near in enumerate(nearest[query].tolist()):
                 if near < 0:
                     break
@@ -292,7 +283,7 @@ def _layer_rows(
                     "rank": rank,
                     "neighbour": texts.get(int(at.token[near]), ""),
                     "cosine": float(cosines[query, rank]),
-                    **{f"neighbour_{name}": value for name, value in places[near].items()},
+                    **{f"neighbour_{name}": value for name, value in place(near).items()},
                 }
 
 
@@ -326,7 +317,7 @@ def word_points(
         words=chosen,
         known={**known, **chosen},
         texts=texts,
-        at=_joined(own, beside.take(np.array(new, dtype=np.int64))),
+        at=own.joined(beside.take(np.array(new, dtype=np.int64))),
         queries=np.arange(len(own)),
     )
 
@@ -342,13 +333,7 @@ def _pool(reader: Reader, texts: dict[int, str], size: int) -> MapPoints:
         for at in whole_words(sentence).tolist():
             if (token := int(sentence.tokens[at])) in texts:
                 found.append((row, at, token, int(sentence.words[at]), len(sentence.tokens)))
-    columns = np.array(found[:size], dtype=np.int64).reshape(-1, 5).T
-    return MapPoints(**dict(zip(("row", "position", "token", "word", "length"), columns, strict=True)))
-
-
-def _joined(first: MapPoints, second: MapPoints) -> MapPoints:
-    names = ("row", "position", "token", "word", "length")
-    return MapPoints(**{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names})
+    return MapPoints.of(found[:size])
 
 
 def layer_states(

@@ -79,14 +79,12 @@ class NormNode(AbstractNode):
     """LayerNorm or RMSNorm."""
 
     states: Float[Tensor, "token width"]
-    gain: Float[Tensor, " width"]
-    bias: Float[Tensor, " width"] | None
-    epsilon: float
-    centred: bool
+    norm: "Norm"
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        norm = self.norm
         return (
-            norm_relevance(relevance, self.states, self.gain, self.bias, self.epsilon, self.centred, rule, absorbed),
+            norm_relevance(relevance, self.states, norm.gain, norm.bias, norm.epsilon, norm.centred, rule, absorbed),
         )
 
 
@@ -328,10 +326,17 @@ class Norm:
                 return norm
         return None
 
+    def parts(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The states, centred if this norm does so, and 1 divided by their deviation."""
+        moved = self.centre(states)
+        return moved, (moved.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+
+    def centre(self, states: Tensor) -> Tensor:
+        return states - states.mean(-1, keepdim=True) if self.centred else states
+
     def __call__(self, states: Tensor, constant_scale: bool = False) -> Tensor:
         """Apply the norm; with `constant_scale` the gradient treats the deviation, but not the mean, as a constant."""
-        moved = states - states.mean(-1, keepdim=True) if self.centred else states
-        scale = (moved.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+        moved, scale = self.parts(states)
         output = moved * (scale.detach() if constant_scale else scale) * self.gain
         return output if self.bias is None else output + self.bias
 
@@ -342,17 +347,7 @@ def _record_norm(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, 
     if norm is None:
         tape.nodes.append(LostNode(inputs=(value,), output=tape.new(output), reason=f"the norm {name}"))
         return
-    tape.nodes.append(
-        NormNode(
-            inputs=(value,),
-            output=tape.new(output),
-            states=x,
-            gain=norm.gain,
-            bias=norm.bias,
-            epsilon=norm.epsilon,
-            centred=norm.centred,
-        )
-    )
+    tape.nodes.append(NormNode(inputs=(value,), output=tape.new(output), states=x, norm=norm))
 
 
 def _record_pass(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, value: Value) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 from infoflow.models import IGNORED, Model, decoder_inputs
-from infoflow.models import without_cache as no_cache
 
 from .._attention_rows import Array
 
@@ -144,11 +143,6 @@ class Request:
         if not 0 <= self.target < logits.shape[1]:
             raise UserError(f"target is a token id in 0..{logits.shape[1] - 1}. Got {self.target}.")
         return logits.new_full((len(logits),), self.target, dtype=torch.long)
-
-
-def without_cache(model: Model) -> dict[str, bool]:
-    """The argument that disables a decoder's cache, if it has one."""
-    return no_cache(model.module)
 
 
 Place = tuple[str, str, int]
