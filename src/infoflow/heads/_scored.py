@@ -24,6 +24,7 @@ from infoflow.models import (
     skipped_blocks,
     tap,
 )
+from infoflow.representations import no_readout
 
 from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, by_site, zeros
 
@@ -139,12 +140,7 @@ def no_loss(model: Model) -> str | None:
     if model.task == "encoder":
         return "it has no language-model head, so it predicts nothing"
     if model.task == "masked-lm" and model.tokenizer is not None:
-        if refusal := cannot_hide(model):
-            return refusal
-        try:
-            readout(model)
-        except UserError as error:
-            return str(error)
+        return cannot_hide(model) or no_readout(model)
     return None
 
 

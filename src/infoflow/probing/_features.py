@@ -75,8 +75,8 @@ class WordFeatures:
         """Which examples can be used: those whose sentences are stored, and whose spans lost no word."""
         kept = self.holds(examples.sentence)
         absent = np.concatenate([[0], np.cumsum(~self.present)])
-        for span in (examples.first, examples.second):
-            if span is not None and kept.any():
+        for span in examples.spans:
+            if kept.any():
                 chosen = np.flatnonzero(kept)
                 first, end = self.spans(examples.sentence[chosen], span[chosen])
                 kept[chosen] = absent[end] == absent[first]
@@ -274,10 +274,9 @@ class LayerInputs:
     """
 
     def __init__(self, features: WordFeatures, examples: Examples) -> None:
-        spans = [examples.first] if examples.second is None else [examples.first, examples.second]
         self._features = features
-        self._spans = [features.spans(examples.sentence, span) for span in spans]
-        width = features.width * (3 if len(spans) == 2 else 1)
+        self._spans = [features.spans(examples.sentence, span) for span in examples.spans]
+        width = features.width * (3 if len(self._spans) == 2 else 1)
         self.shape = (len(examples), features.num_states, width)
 
     def __getitem__(self, index: Int[np.ndarray, " chosen"]) -> Float32[np.ndarray, "chosen state input"]:

@@ -333,8 +333,7 @@ def chosen_examples(part: Part, most: int) -> Int[np.ndarray, " chosen"]:
     """Indices of at most this many examples of the part, one per sentence, by a hash of sentence and position."""
     examples = part.examples
     ids = part.corpus.content_ids[examples.sentence].astype(np.uint64)
-    spans = [examples.first, *([] if examples.second is None else [examples.second])]
-    for number in np.concatenate(spans, axis=1).astype(np.uint64).T:  # wraps around, as hashes do
+    for number in np.concatenate(examples.spans, axis=1).astype(np.uint64).T:  # wraps around, as hashes do
         ids = ids * np.uint64(1_000_003) + number
     order = np.argsort(hash64_array(("probe-shown",), ids), kind="stable")
     _, first = np.unique(examples.sentence[order], return_index=True)

@@ -12,10 +12,9 @@ from infoflow.foundation import UserError, block_of, current_display, hash64, ha
 
 from ._batched import NOT_ASKED
 from ._features import Pooling, WordFeatures, shared_features
-from ._questions import Examples, Part, ProbeTask
+from ._questions import PARTS, Examples, Part, ProbeTask
 from ._tasks import build_task, tasks
 
-PARTS = ("train", "dev", "test")
 ARC_LABELS = frozenset({"arc", "none"})
 """Label names of a task that decides whether the second word is the head of the first."""
 _HEADS = 3  # the word itself, the first word, the last
@@ -275,14 +274,6 @@ def _held(choice: TaskChoice, task: ProbeTask, features: WordFeatures, held: int
     return replace(choice, examples=min(choice.examples, most))
 
 
-def taken(examples: Examples, index: np.ndarray) -> Examples:
-    """The examples at these indices or under this mask."""
-    second = None if examples.second is None else examples.second[index]
-    return Examples(
-        sentence=examples.sentence[index], first=examples.first[index], second=second, label=examples.label[index]
-    )
-
-
 def _capped(part: Part, choice: TaskChoice) -> Part:
     """Examples of the sentences with the lowest hashes, as many as fit; at least one sentence."""
     sentences, number = np.unique(part.examples.sentence, return_inverse=True)
@@ -291,7 +282,7 @@ def _capped(part: Part, choice: TaskChoice) -> Part:
     place[np.argsort(hashes, kind="stable")] = np.arange(len(sentences))
     counts = np.cumsum(np.bincount(place[number]))
     fits = (counts <= choice.examples)[place[number]] | (place[number] == 0)
-    return Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(fits)))
+    return part.take(fits)
 
 
 def with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask:
@@ -307,7 +298,7 @@ def with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask
                 "sentences are cut, their words have no token, or they are beyond the byte budget. Give more "
                 "sentences, raise max_length or sample_bytes."
             )
-        parts[name] = Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(kept)))
+        parts[name] = part.take(kept)
     if lost:
         current_display().note(
             f"{lost:,} examples of {task.name} are left out: their words are cut off, have no token, or are beyond the "

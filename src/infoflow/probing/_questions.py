@@ -33,6 +33,16 @@ class Examples:
     def __len__(self) -> int:
         return len(self.sentence)
 
+    @property
+    def spans(self) -> list[Int[np.ndarray, "example 2"]]:
+        """The first spans, and the second ones if there are any."""
+        return [self.first] if self.second is None else [self.first, self.second]
+
+    def take(self, index: np.ndarray) -> "Examples":
+        """The examples at these indices or under this mask."""
+        second = None if self.second is None else self.second[index]
+        return Examples(sentence=self.sentence[index], first=self.first[index], second=second, label=self.label[index])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Part:
@@ -40,6 +50,12 @@ class Part:
 
     corpus: Corpus
     examples: Examples
+
+    def take(self, index: np.ndarray) -> "Part":
+        return Part(corpus=self.corpus, examples=self.examples.take(index))
+
+
+PARTS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

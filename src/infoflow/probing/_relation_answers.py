@@ -1,7 +1,6 @@
 """A model's answers in blanks at each layer, for every prompt and for ensembles of prompts."""
 
-# R view (a lens and a layer), P prompt, N fact, C candidate
-# R view (a lens and a layer), N blank, C candidate
+# R view (a lens and a layer), P prompt, N fact or blank, C candidate
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,11 +36,6 @@ def ensemble_scores(
     Source: [@jiang2020].
     """
     return torch.einsum("rp,rpnc->rnc", weights, log_shares)
-
-
-def uniform_weights(views: int, prompts: int) -> Float[Tensor, "view prompt"]:
-    """Equal weights for all prompts."""
-    return torch.full((views, prompts), 1 / prompts)
 
 
 def best_prompt(
@@ -258,7 +252,7 @@ class RelationAsker:
             if not index or (asking.ensemble != "uniform" and scores is None):
                 continue
             if asking.ensemble == "uniform" or scores is None or gold is None:
-                own = uniform_weights(views, len(index))
+                own = torch.full((views, len(index)), 1 / len(index))
             else:
                 learn = best_prompt if asking.ensemble == "best" else optimised_weights
                 own = learn(scores[:, index], gold)

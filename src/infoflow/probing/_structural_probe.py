@@ -93,11 +93,12 @@ LENGTHS = range(5, 51)
 """Sentence lengths in words that Spearman's macro-average covers."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class TreeScores:
     """Scores of each sentence, in order; `spearman` is NaN if no correlation is defined."""
 
     length: np.ndarray
+    """Words."""
     spearman: np.ndarray
     """For distances: mean over words of the correlation of predicted and gold rows; for depths: one per sentence."""
     constant: np.ndarray
@@ -136,16 +137,14 @@ def distance_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.nd
     Source: [@hewitt2019structural]. Here gold edges count if both of their words do; theirs are the edges of a spanning
     tree over gold distances.
     """
-    spearman, constant, hits, asked = [], [], [], []
+    scores = []
     for sentence, guess in zip(sentences, predicted, strict=True):
         rows = spearman_rows(guess, sentence.distances)
-        spearman.append(np.nanmean(rows) if np.isfinite(rows).any() else np.nan)
-        constant.append(int((~np.isfinite(rows)).sum()))
+        spearman = np.nanmean(rows) if np.isfinite(rows).any() else np.nan
         gold = sentence.edges[np.ix_(sentence.counted, sentence.counted)]
         found = spanning_tree(guess[np.ix_(sentence.counted, sentence.counted)])
-        hits.append(int((gold & found).sum() // 2))
-        asked.append(int(gold.sum() // 2))
-    return _scores(sentences, spearman, constant, hits, asked)
+        scores.append((len(sentence), spearman, (~np.isfinite(rows)).sum(), (gold & found).sum() // 2, gold.sum() // 2))
+    return TreeScores(*np.array(scores, dtype=np.float64).reshape(-1, 5).T)
 
 
 def depth_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarray]) -> TreeScores:
@@ -156,16 +155,14 @@ def depth_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarr
 
     Source: [@hewitt2019structural].
     """
-    spearman, constant, hits, asked = [], [], [], []
+    scores = []
     for sentence, guess in zip(sentences, predicted, strict=True):
         row = spearman_rows(guess[None], sentence.depths[None])[0]
-        spearman.append(row)
-        constant.append(int(not np.isfinite(row)))
         rooted = bool(((sentence.depths == 0) & sentence.counted).any())
-        asked.append(int(rooted))
         least = sentence.counted & (guess == np.where(sentence.counted, guess, np.inf).min(initial=np.inf))
-        hits.append(((sentence.depths == 0) & least).sum() / least.sum() if rooted else 0.0)
-    return _scores(sentences, spearman, constant, hits, asked)
+        hit = ((sentence.depths == 0) & least).sum() / least.sum() if rooted else 0.0
+        scores.append((len(sentence), row, not np.isfinite(row), hit, rooted))
+    return TreeScores(*np.array(scores, dtype=np.float64).reshape(-1, 5).T)
 
 
 def spearman_rows(first: Float[np.ndarray, "row word"], second: Float[np.ndarray, "row word"]) -> np.ndarray:
@@ -197,16 +194,6 @@ def chain(length: int) -> np.ndarray:
     """Distances in the tree that attaches each word to its neighbour: the usual parsing baseline."""
     place = np.arange(length, dtype=np.float64)
     return np.abs(place[:, None] - place)
-
-
-def _scores(sentences: Sequence[TreeSentence], spearman: list, constant: list, hits: list, asked: list) -> TreeScores:
-    return TreeScores(
-        length=np.array([len(each) for each in sentences]),
-        spearman=np.array(spearman, dtype=np.float64),
-        constant=np.array(constant),
-        hits=np.array(hits, dtype=np.float64),
-        asked=np.array(asked, dtype=np.float64),
-    )
 
 
 # S seed, P probe (seeds x layers, layers inner), A probe that still trains, B sentence, T word, R rank, D width

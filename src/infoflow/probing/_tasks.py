@@ -10,7 +10,7 @@ import numpy as np
 from infoflow.corpus import CONLLU_COLUMNS, ENTITY, Corpus, Lines, conllu_keys, load_corpus, split_numbers, tag_columns
 from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64, running_words
 
-from ._questions import AskedSentence, Examples, Kind, Part, ProbeQuestion, ProbeTask
+from ._questions import PARTS, AskedSentence, Examples, Kind, Part, ProbeQuestion, ProbeTask
 from ._sentence_tasks import CHANGED_TASKS, SENTENCE_TASKS
 from ._word_tasks import PAIR_TASKS, SPAN_TASKS, SPANS_SUFFIX, TOKEN_TASKS, iob_kind, tag_kind
 
@@ -22,7 +22,6 @@ MOST_CLASSES = 10_000
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
-_PARTS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,14 +73,14 @@ def build_task(
         raise _lacking(name, missing, test)
     left_out: Counter[str] = Counter()
     parts = _parts(corpus, chosen, seed, test, left_out)
-    for part, (_, own) in zip(_PARTS, parts, strict=True):
+    for part, (_, own) in zip(PARTS, parts, strict=True):
         _check_part(name, part, len(own), corpus if part != "test" or test is None else test)
     ask = kind.begin(lambda: _sentences(*parts[0], seed))
     asked = [_asked(kind, source, own, seed, ask, left_out) for source, own in parts]
     names = tuple(dict.fromkeys(question.label for _, question in asked[0].questions))
     _check_classes(name, names, corpus, left_out)
-    found = [_part(part, each, names, left_out) for part, each in zip(_PARTS, asked, strict=True)]
-    for part, each in zip(_PARTS, found, strict=True):
+    found = [_part(part, each, names, left_out) for part, each in zip(PARTS, asked, strict=True)]
+    for part, each in zip(PARTS, found, strict=True):
         _check_part(name, part, len(each.examples), corpus, left_out)
     counted = {reason: count for reason, count in left_out.items() if count}
     if counted:
@@ -140,8 +139,7 @@ def check_task(name: str, corpus: Corpus) -> None:
 
 
 def _needs(kind: Kind) -> str:
-    either = f"{' or '.join(kind.either)}" if kind.either else ""
-    return ", ".join(part for part in (*kind.needs, either) if part)
+    return ", ".join(part for part in (*kind.needs, " or ".join(kind.either)) if part)
 
 
 def _lacking(name: str, missing: str, corpus: Corpus) -> UserError:
@@ -312,13 +310,9 @@ def load_task_corpus(
     Raises:
         UserError: As in `load_corpus`, or the number of labels differs from the number of sentences.
     """
-    columns = {
-        "text_column": text_column,
-        "translation_column": translation_column,
-        "label_column": label_column,
-        "bad_column": bad_column,
-    }
-    columns = {name: column for name, column in columns.items() if column}
+    given = (text_column, translation_column, label_column, bad_column)
+    names = ("text_column", "translation_column", "label_column", "bad_column")
+    columns = {name: column for name, column in zip(names, given, strict=True) if column}
     corpus = _by_task(Path(source), tasks, tags) if not columns and lines == "sentences" else None
     corpus = corpus or load_corpus(source, lines=lines, **columns)
     return corpus.with_labels(labels) if labels else corpus

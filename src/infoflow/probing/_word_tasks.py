@@ -326,10 +326,7 @@ PAIR_TASKS: dict[str, Kind] = {
         begin=always(_arc),
     ),
     "arc-label": Kind(
-        unit="pair",
-        about="the relation between a word and its head",
-        needs=("head", "deprel"),
-        begin=always(_arc_label),
+        unit="pair", about="the relation between a word and its head", needs=_TREE, begin=always(_arc_label)
     ),
     "coreference": Kind(
         unit="pair",

@@ -158,6 +158,15 @@ def logit_lens(
     return _readings(layers, read, lens)
 
 
+def no_readout(model: Model) -> str | None:
+    """Why the model's states cannot be read as predictions, or None."""
+    try:
+        readout(model)
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def _readings(layers: list[Tensor], read: Readout, lens: TunedLens | None) -> Iterator[LensReading]:
     for layer, states in enumerate(layers):
         with torch.no_grad():  # a `yield` inside would disable gradients for the caller

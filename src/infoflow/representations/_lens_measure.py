@@ -19,7 +19,7 @@ from infoflow.foundation import NUM_BLOCKS, Progress, UserError, current_display
 from infoflow.models import Model, Readout, argmax, readout
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._lens import LensTraining, TunedLens, fit_tuned_lens, row_chunks
+from ._lens import LensTraining, TunedLens, fit_tuned_lens, no_readout, row_chunks
 from ._lens_states import LensReader, LensStates, Positions
 
 _CONTROL_POSITIONS = 4096  # for the mean prediction, which is the baseline
@@ -187,11 +187,7 @@ class Lens(Intervention):
         masks = model.task == "masked-lm" and self.positions == "predicted"
         if masks and (refusal := cannot_hide(model)):
             return refusal
-        try:
-            readout(model)
-        except UserError as error:
-            return str(error)
-        return None
+        return no_readout(model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         stack = reader.model.anatomy.predicts.name
