@@ -18,8 +18,7 @@ from ._ablate import ablate
 from ._head_sets import AblationMode, HeadSet
 from ._scored import ScoredBatch, SentenceScorer, VariantLosses
 
-PERMUTATIONS = 20_000
-"""Smallest p is 1/20,001: small enough to survive a correction for a few hundred heads."""
+PERMUTATIONS = 20_000  # smallest p is 1/20,001: small enough to survive a correction for a few hundred heads
 _CHUNK = 64
 
 

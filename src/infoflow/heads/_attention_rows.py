@@ -25,10 +25,8 @@ Attention = Array | Sequence[Array]
 class AttentionRows:
     """Which entries of attention matrices count. Weights are not renormalised after exclusion."""
 
-    admissible: Bool[Tensor, "sentence query key"]
-    """The query counts, and may attend to this key, which counts as well."""
-    visible: Bool[Tensor, "sentence query key"]
-    """The model lets the query attend to this key, whether it counts or not."""
+    admissible: Bool[Tensor, "sentence query key"]  # the query counts, and may attend to this key, which counts as well
+    visible: Bool[Tensor, "sentence query key"]  # the model lets the query attend to this key, whether it counts or not
     offset: Int[Tensor, "sentence query key"]
     """Key's position minus the query's; positions count real tokens, so padding does not shift them."""
 
@@ -283,8 +281,7 @@ def _first_only(member: Float[Tensor, "sentence token word"]) -> Float[Tensor, "
 
 
 DIRECTIONS = ("dependent→head", "head→dependent")
-ALL = "all"
-"""Label for the edges of all words, including the root's (which no head can predict)."""
+ALL = "all"  # label for the edges of all words, including the root's (which no head can predict)
 _UNLISTED = ("root", "punct")
 _POSSESSIVES = ("poss", "nmod:poss")
 _ROOT = -1

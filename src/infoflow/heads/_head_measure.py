@@ -21,8 +21,7 @@ from infoflow.results import Column, ratio_estimate
 
 from ._attention_rows import Array, Attention, AttentionRows, check_attention
 
-SPECIAL = "special"
-"""Every special token."""
+SPECIAL = "special"  # every special token
 PUNCTUATION = "punctuation"
 NAMED = ("cls", "sep", "bos", "eos")
 """Special tokens by the tokenizer's names; a token with two names (as in XLM-R) has both roles."""

@@ -17,8 +17,7 @@ Head = tuple[str, str, int, int]
 """(stack, kind, layer, head): ("encoder", "self", 0, 3), ("decoder", "cross", 5, 0); layers and heads from 0."""
 HeadSet = frozenset[Head]
 """A set of heads, such as those that are ablated together."""
-Block = tuple[str, int]
-"""(stack, layer): ("encoder", 0); layers from 0."""
+Block = tuple[str, int]  # (stack, layer): ("encoder", 0); layers from 0
 BlockSet = frozenset[Block]
 
 

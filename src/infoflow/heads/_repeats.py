@@ -19,8 +19,7 @@ class Repeats:
     """One stack's sequences: special tokens, `length` random tokens `repeats` times, special tokens."""
 
     ids: Int[Tensor, "sequence token"]
-    content: Bool[Tensor, " token"]
-    """Positions of random tokens."""
+    content: Bool[Tensor, " token"]  # positions of random tokens
     length: int
 
     @property

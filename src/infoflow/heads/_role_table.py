@@ -319,8 +319,7 @@ def _scores(role: _Role, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield part.sort_values("value", ascending=False, kind="stable")
 
 
-FALSE_RATE = 0.025
-"""Share of heads below a threshold whose 95% interval lies above it by chance."""
+FALSE_RATE = 0.025  # share of heads below a threshold whose 95% interval lies above it by chance
 
 
 def chosen_and_held(scores: pd.DataFrame, limit: pd.Series) -> pd.DataFrame:

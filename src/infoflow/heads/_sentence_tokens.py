@@ -12,8 +12,7 @@ from infoflow.corpus import chat_text, control_tokens
 from infoflow.foundation import UserError, as_written
 from infoflow.models import Model, decoder_inputs, translate
 
-Text = str | Sequence[int]
-"""A sentence, or token ids if the model has no tokenizer."""
+Text = str | Sequence[int]  # a sentence, or token ids if the model has no tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -37,8 +37,7 @@ ROLES = (SPECIAL, *NAMED, PUNCTUATION)
 ENTROPIES = ("entropy", "first_token_entropy")
 SEPARATORS = ("sep_to_sep", "rest_to_sep")
 STATISTICS = (*OFFSETS, *ENDS, *ROLES, *SEPARATORS, *ENTROPIES)
-_EVERYWHERE = (*ENDS, PUNCTUATION)
-"""Statistics that count a sentence without such a key as 0."""
+_EVERYWHERE = (*ENDS, PUNCTUATION)  # statistics that count a sentence without such a key as 0
 
 STATISTIC = Column(
     "statistic",
@@ -71,11 +70,9 @@ HEAD_SURFACE = TableSchema(
 class SurfaceRows(AttentionRows):
     """Rows with the tokens that the statistics are about."""
 
-    chosen: Mapping[str, Bool[Tensor, "sentence key"]]
-    """By statistic: the keys whose attention is summed."""
+    chosen: Mapping[str, Bool[Tensor, "sentence key"]]  # by statistic: the keys whose attention is summed
     first_query: Bool[Tensor, "sentence query"]
-    separators: Bool[Tensor, "sentence query"]
-    """Queries that are SEP."""
+    separators: Bool[Tensor, "sentence query"]  # queries that are SEP
 
 
 class SurfaceStatistics(AbstractHeadMeasure):

@@ -24,21 +24,18 @@ SCORES = ("precision", "recall", "f")
 class BertScores:
     """Scores of pairs of sentences in one or all layers."""
 
-    layers: tuple[int, ...]
-    """States 0..L; 0 = embeddings."""
+    layers: tuple[int, ...]  # states 0..L; 0 = embeddings
     precision: Float[np.ndarray, "layer pair"]
     recall: Float[np.ndarray, "layer pair"]
     f: Float[np.ndarray, "layer pair"]
-    blocks: Int[np.ndarray, " pair"]
-    """Bootstrap block of each pair, from its text."""
+    blocks: Int[np.ndarray, " pair"]  # bootstrap block of each pair, from its text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BertBaseline:
     """Scores of random sentence pairs, which define the zero of the rescaled scores, layer by layer."""
 
-    model: str
-    """Digest of the model."""
+    model: str  # digest of the model
     idf: bool
     pairs: int
     layers: tuple[int, ...]

@@ -27,8 +27,7 @@ from ._bert_score import SCORES, BertBaseline, BertScores, bert_baseline, bert_s
 from ._text_pairs import TextPairs, read_text_pairs
 
 _SHUFFLES = 100
-LEAST_PAIRS = 10
-"""Minimum number of pairs for a correlation with human scores."""
+LEAST_PAIRS = 10  # minimum number of pairs for a correlation with human scores
 
 BERT_SCORE = TableSchema(
     name="bert_score",

@@ -107,10 +107,8 @@ class Blank:
     """One question as token ids."""
 
     source: tuple[int, ...]
-    decoder: tuple[int, ...] | None
-    """Decoder input of an encoder–decoder."""
-    place: int
-    """Position in the predicting stack's input whose prediction is the answer."""
+    decoder: tuple[int, ...] | None  # decoder input of an encoder–decoder
+    place: int  # position in the predicting stack's input whose prediction is the answer
     stands: Standing = "space"
 
 

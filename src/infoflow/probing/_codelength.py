@@ -26,12 +26,9 @@ class CodedTargets:
 
     x_NLD: Float[Tensor, "target layer width"]
     y_N: Int[Tensor, " target"]
-    at: Int[np.ndarray, " target"]
-    """Indices of the targets among the input: those whose label is not −1."""
-    groups: Int[np.ndarray, " target"]
-    """The sentence of each target."""
-    num: int
-    """Number of input targets."""
+    at: Int[np.ndarray, " target"]  # indices of the targets among the input: those whose label is not −1
+    groups: Int[np.ndarray, " target"]  # the sentence of each target
+    num: int  # number of input targets
     classes: int
 
     @classmethod
@@ -146,8 +143,7 @@ def shuffled_batches(num: int, size: int, key: str, seeds: Sequence[int]) -> Cal
 
 
 Features = Tensor | np.ndarray
-Labelled = tuple[Features, Features]
-"""Features and labels."""
+Labelled = tuple[Features, Features]  # features and labels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -199,8 +195,7 @@ class Several:
 
     given: CodedTargets
     seed: int | Sequence[int]
-    axes: int
-    """Number of axes of the features: 2 for one layer."""
+    axes: int  # number of axes of the features: 2 for one layer
 
     def __post_init__(self) -> None:
         if len(self.seeds) == 0:

@@ -11,8 +11,7 @@ from torch import Tensor
 from infoflow.foundation import UserError, as_tensor, as_written
 
 Numbers = Sequence[Any] | np.ndarray | Tensor
-NEGATIVE_SHARE = 0.2
-"""An expected layer is unstable if the share of negative differences is larger than this."""
+NEGATIVE_SHARE = 0.2  # an expected layer is unstable if the share of negative differences is larger than this
 LEAST_GAIN = 2.0
 """An expected layer is also unstable if the top layer gains less than this over layer 0, in points (percent of F1)."""
 

@@ -108,8 +108,7 @@ class EdgeOutcome:
     """Results of a task's cumulative probes."""
 
     key: dict[str, Any]
-    weights: Float[np.ndarray, "seed state"]
-    """Mixing weights of the probes that see all layers."""
+    weights: Float[np.ndarray, "seed state"]  # mixing weights of the probes that see all layers
     scores: Float[np.ndarray, "seed state"]
     replicates: Float[np.ndarray, "replicate seed state"]
     majority: float

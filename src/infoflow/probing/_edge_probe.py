@@ -25,15 +25,11 @@ _HELD = 1 << 24  # numbers in the mixed states of a batch that is only evaluated
 class EdgeSettings:
     """An edge probe and its training. The reference trains for 10,000 (small tasks) to 250,000 steps."""
 
-    width: int = 256
-    """Width of projected words; each span of a pair has its own projection."""
-    hidden: int = 256
-    """Units of the hidden layer."""
+    width: int = 256  # width of projected words; each span of a pair has its own projection
+    hidden: int = 256  # units of the hidden layer
     dropout: float = 0.3
-    output: str = "softmax"
-    """`"sigmoid"` predicts yes or no for each label, for spans with several labels."""
-    batch: int = 32
-    """Examples per step."""
+    output: str = "softmax"  # `"sigmoid"` predicts yes or no for each label, for spans with several labels
+    batch: int = 32  # examples per step
     mix_speed: float = 10.0
     """Factor on the learning rate of the scalar mix.
 
@@ -56,10 +52,8 @@ class EdgeSettings:
 class Spans:
     """Labelled spans over the states of words."""
 
-    states: Float[np.ndarray, "word state width"]
-    """States 0..L of every word; may be a memory-map."""
-    first: Int[np.ndarray, "example 2"]
-    """Rows [start, end) of `states`."""
+    states: Float[np.ndarray, "word state width"]  # states 0..L of every word; may be a memory-map
+    first: Int[np.ndarray, "example 2"]  # rows [start, end) of `states`
     second: Int[np.ndarray, "example 2"] | None
     labels: Int[np.ndarray, " example"] | Bool[np.ndarray, "example class"]
     """One label each; for a sigmoid probe, which labels each span has."""
@@ -85,12 +79,10 @@ class CumulativeProbes:
 
     weights: Float[np.ndarray, "seed highest state"]
     """Mixing weights, softmax(a); 0 for layers that a probe does not see."""
-    scale: Float[np.ndarray, "seed highest"]
-    """γ."""
+    scale: Float[np.ndarray, "seed highest"]  # γ
     predicted: Int[np.ndarray, "seed highest example"] | Bool[np.ndarray, "seed highest example class"]
     """Predictions on the test spans: the label, or for sigmoid probes which labels."""
-    capacity: int
-    """Parameters of one probe that sees all layers."""
+    capacity: int  # parameters of one probe that sees all layers
 
 
 def edge_probe(

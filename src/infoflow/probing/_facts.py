@@ -46,8 +46,7 @@ class Facts:
     facts: tuple[ClozeFact, ...]
     prompts: tuple[Prompt, ...]
     train: tuple[ClozeFact, ...] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Number of facts left out, by reason."""
+    left_out: Mapping[str, int] = field(default_factory=dict)  # number of facts left out, by reason
 
     def __post_init__(self) -> None:
         for fact in (*self.facts, *self.train):

@@ -28,10 +28,8 @@ _STATES = "states.npy"
 class WordFeatures:
     """States of the words of some sentences in all layers of one stack, memory-mapped."""
 
-    states: Float32[np.ndarray, "word state width"]
-    """0 for a word that is not `present`."""
-    sentences: Int[np.ndarray, " sentence"]
-    """Rows of the corpus, in ascending order."""
+    states: Float32[np.ndarray, "word state width"]  # 0 for a word that is not `present`
+    sentences: Int[np.ndarray, " sentence"]  # rows of the corpus, in ascending order
     starts: Int[np.ndarray, " end"]
     """The words of sentence s of `sentences` are rows starts[s]:starts[s + 1] of `states`."""
     present: Bool[np.ndarray, " word"]
@@ -311,8 +309,7 @@ class Scaling:
     """Mean and standard deviation of every input in every layer, over the training examples."""
 
     mean: Float32[np.ndarray, "layer width"]
-    spread: Float32[np.ndarray, "layer width"]
-    """1 where all training examples are equal."""
+    spread: Float32[np.ndarray, "layer width"]  # 1 where all training examples are equal
 
     @classmethod
     def of(cls, rows: InputRows) -> "Scaling":

@@ -28,8 +28,7 @@ class AskedPart:
 
     rows: InputRows
     labels: Int[np.ndarray, "set example"]
-    sentences: Int[np.ndarray, " example"]
-    """`Corpus.content_ids`, or any numbers that identify sentences."""
+    sentences: Int[np.ndarray, " example"]  # `Corpus.content_ids`, or any numbers that identify sentences
     types: Int[np.ndarray, " example"]
 
     @property
@@ -53,8 +52,7 @@ class ProbeProblem:
     dev: AskedPart
     test: AskedPart
     classes: int
-    sets: Mapping[str, Sequence[int]]
-    """For "task" and "control": the row of `labels` that each seed learns."""
+    sets: Mapping[str, Sequence[int]]  # for "task" and "control": the row of `labels` that each seed learns
 
     def of_share(self, share: float, seed: int = 0) -> "ProbeProblem":
         """Keep this share of the training sentences (at least one), by hash; larger shares include smaller ones."""

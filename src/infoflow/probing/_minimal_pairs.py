@@ -20,8 +20,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._blanks import front_token
 
-ALL_PAIRS = "all"
-"""The phenomenon of rows over all pairs."""
+ALL_PAIRS = "all"  # the phenomenon of rows over all pairs
 
 MINIMAL_PAIRS = TableSchema(
     name="minimal_pairs",

@@ -30,8 +30,7 @@ from ._probed_task import (
 )
 from ._questions import Part, ProbeTask
 
-PROBES = ("linear", "mlp")
-"""Probes whose scores are accuracies."""
+PROBES = ("linear", "mlp")  # probes whose scores are accuracies
 
 PROBE_SCORES = TableSchema(
     name="probe_scores",
@@ -93,8 +92,7 @@ class AnsweredTask:
     """A task and the answers of its probes."""
 
     task: ProbeTask
-    answered: Answered | None
-    """None if the few sentences have only one class."""
+    answered: Answered | None  # None if the few sentences have only one class
 
 
 _ANSWERED: "WeakKeyDictionary[Reader, dict[str, AnsweredTask | None]]" = WeakKeyDictionary()
@@ -295,8 +293,7 @@ PROBE_EXAMPLES = TableSchema(
     ),
 )
 
-MOST_EXAMPLES = 60
-"""Maximum number of examples of a task."""
+MOST_EXAMPLES = 60  # maximum number of examples of a task
 
 
 class ProbeExamples(Probe):

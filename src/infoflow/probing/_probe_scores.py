@@ -168,14 +168,11 @@ class ProbePredictions:
 
     said: Int[np.ndarray, "layer seed example"]
     wanted: Int[np.ndarray, "seed example"]
-    majority: Int[np.ndarray, " seed"]
-    """The most frequent training label."""
+    majority: Int[np.ndarray, " seed"]  # the most frequent training label
     taught: Bool[np.ndarray, "seed example"]
     """Whether the gold label occurs in the training part; if not, the example counts as an error."""
-    blocks: Int[np.ndarray, " example"]
-    """Bootstrap block of each example's sentence."""
-    seen: Bool[np.ndarray, " example"]
-    """Whether the example's type occurs in the training part."""
+    blocks: Int[np.ndarray, " example"]  # bootstrap block of each example's sentence
+    seen: Bool[np.ndarray, " example"]  # whether the example's type occurs in the training part
 
     def among(self, words: Words) -> Bool[np.ndarray, " example"]:
         return np.ones_like(self.seen) if words == "all" else self.seen == (words == "seen")
@@ -296,11 +293,9 @@ class Selectivity:
 
     accuracy: float
     control: float
-    value: float
-    """Their difference."""
+    value: float  # their difference
     low: float
-    high: float
-    """Upper end of the 95 % interval of the difference, over sentences and seeds."""
+    high: float  # upper end of the 95 % interval of the difference, over sentences and seeds
 
 
 def selectivity(

@@ -24,20 +24,16 @@ _HEADS = 3  # the word itself, the first word, the last
 class ExampleTypes:
     """The type of each example, which determines its control label."""
 
-    names: tuple[str, ...]
-    """The types, each once."""
-    of: Mapping[str, Int[np.ndarray, " example"]]
-    """Index into `names`, by part ("train", "dev", "test")."""
+    names: tuple[str, ...]  # the types, each once
+    of: Mapping[str, Int[np.ndarray, " example"]]  # index into `names`, by part ("train", "dev", "test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ControlLabels:
     """A control task: a label for every type, and thereby for every example."""
 
-    label_of: Int[np.ndarray, " type"]
-    """`NOT_ASKED` for a type whose examples keep their own labels."""
-    of: Mapping[str, Int[np.ndarray, " example"]]
-    """Labels by part."""
+    label_of: Int[np.ndarray, " type"]  # `NOT_ASKED` for a type whose examples keep their own labels
+    of: Mapping[str, Int[np.ndarray, " example"]]  # labels by part
 
 
 def example_types(task: ProbeTask) -> ExampleTypes:
@@ -170,12 +166,9 @@ class TaskChoice:
     """The task to probe, and how much of the corpus to use."""
 
     name: str
-    sentences: int
-    """Maximum number of sentences, chosen by hash."""
-    examples: int
-    """Maximum number of examples in each part, from whole sentences chosen by hash."""
-    seed: int
-    """Seeds the choice of sentences, the parts, and the task's random choices."""
+    sentences: int  # maximum number of sentences, chosen by hash
+    examples: int  # maximum number of examples in each part, from whole sentences chosen by hash
+    seed: int  # seeds the choice of sentences, the parts, and the task's random choices
     pooling: Pooling = "mean"
 
     def __post_init__(self) -> None:
@@ -191,8 +184,7 @@ class ProbedTask:
     """A task whose examples all have states."""
 
     task: ProbeTask
-    features: dict[str, WordFeatures]
-    """Features by part."""
+    features: dict[str, WordFeatures]  # features by part
 
     def examples(self, part: str) -> Examples:
         return getattr(self.task, part).examples

@@ -21,14 +21,11 @@ Unit = Literal["token", "span", "pair", "sentence"]
 class Examples:
     """Labelled spans of one corpus. A word is a span of length one, a sentence the span of all its words."""
 
-    sentence: Int[np.ndarray, " example"]
-    """Row of the corpus."""
+    sentence: Int[np.ndarray, " example"]  # row of the corpus
     first: Int[np.ndarray, "example 2"]
     """Words [start, end) of the span; for a pair, of the first span: the dependent, or the later mention."""
-    second: Int[np.ndarray, "example 2"] | None
-    """For a pair, the second span: the head, or the antecedent."""
-    label: Int[np.ndarray, " example"]
-    """Index into `ProbeTask.names`."""
+    second: Int[np.ndarray, "example 2"] | None  # for a pair, the second span: the head, or the antecedent
+    label: Int[np.ndarray, " example"]  # index into `ProbeTask.names`
 
     def __len__(self) -> int:
         return len(self.sentence)
@@ -69,14 +66,11 @@ class ProbeTask:
     train: Part
     dev: Part
     test: Part
-    ignored: tuple[str, ...] = ()
-    """Labels that micro-F1 leaves out, such as "no_relation"."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Number of examples left out, by reason."""
+    ignored: tuple[str, ...] = ()  # labels that micro-F1 leaves out, such as "no_relation"
+    left_out: Mapping[str, int] = field(default_factory=dict)  # number of examples left out, by reason
 
 
-Span = tuple[int, int]
-"""Words [start, end)."""
+Span = tuple[int, int]  # words [start, end)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,8 +78,7 @@ class Written:
     """Words with the white space between them."""
 
     words: tuple[str, ...]
-    spaces: tuple[str, ...]
-    """One fewer than the words."""
+    spaces: tuple[str, ...]  # one fewer than the words
 
     @property
     def text(self) -> str:
@@ -115,11 +108,9 @@ class AskedSentence:
     """A sentence of a corpus, its words, and a number derived from its text and the task's seed."""
 
     sentence: Sentence
-    words: list[str]
-    """The corpus's words if it has any, else white-space words."""
+    words: list[str]  # the corpus's words if it has any, else white-space words
     number: int
-    corpus: str
-    """The corpus's name, for messages."""
+    corpus: str  # the corpus's name, for messages
 
     @property
     def whole(self) -> Span:
@@ -191,15 +182,11 @@ class Kind:
     """A kind of task."""
 
     unit: Unit
-    about: str
-    """What the task predicts, in one line."""
-    needs: tuple[str, ...] = ()
-    """Columns that a corpus must have."""
-    either: tuple[str, ...] = ()
-    """Columns of which a corpus must have at least one."""
+    about: str  # what the task predicts, in one line
+    needs: tuple[str, ...] = ()  # columns that a corpus must have
+    either: tuple[str, ...] = ()  # columns of which a corpus must have at least one
     begin: Begin
-    changes: bool = False
-    """Whether it changes some sentences, so that its parts need their own corpus."""
+    changes: bool = False  # whether it changes some sentences, so that its parts need their own corpus
 
     def missing(self, columns: set[str]) -> str | None:
         """What a corpus with these columns lacks for the task; None if it has everything."""

@@ -162,16 +162,13 @@ class RelationAnswers:
     """A model's answers to the facts of one relation."""
 
     relation: str
-    right: dict[Asking, Float[np.ndarray, "view block"]]
-    """Number of facts answered with their object."""
+    right: dict[Asking, Float[np.ndarray, "view block"]]  # number of facts answered with their object
     blind: dict[Asking, Float[np.ndarray, " view"]]
     """Share of facts that the same prompts answer without the subject; NaN where that is impossible."""
     prompts: dict[Asking, int]
     counts: Float[np.ndarray, " block"]
-    majority: Float[np.ndarray, " block"]
-    """Number of facts whose object is the most frequent one."""
-    left_out: int = 0
-    """Number of facts whose sentence the model cannot read."""
+    majority: Float[np.ndarray, " block"]  # number of facts whose object is the most frequent one
+    left_out: int = 0  # number of facts whose sentence the model cannot read
     unasked: dict[str, int] = field(default_factory=dict)
     """Number of templates that this model cannot answer, by family."""
 
@@ -284,8 +281,7 @@ class RelationAsker:
         return (slice(start, start + size) for start in range(0, num_facts, size))
 
 
-TOGETHER = "together"
-"""The prompts of all families combined."""
+TOGETHER = "together"  # the prompts of all families combined
 
 
 def _of_family(prompts: Sequence[Prompt], family: str) -> list[int]:

@@ -10,19 +10,15 @@ from itertools import dropwhile
 import numpy as np
 
 from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Written, always, bin_name, bins, is_word
-from ._word_tasks import dependents, depth, span, subtrees, universal
+from ._word_tasks import TREE, dependents, depth, span, subtrees, universal
 
 # SentEval's tasks [@conneau2018cram] on the user's sentences; tasks that change them are below.
 
 
-BINS = 6
-"""Bins of `length` and `tree-depth`, with about the same number of training sentences each."""
-CONTENT_WORDS = 1000
-"""Number of words that `word-content` distinguishes."""
-LEAST_OF_WORD = 5
-"""Minimum number of training sentences that contain a word of `word-content`."""
-SEQUENCES = 19
-"""Number of sequences that `top-constituents` distinguishes; all others are one class."""
+BINS = 6  # bins of `length` and `tree-depth`, with about the same number of training sentences each
+CONTENT_WORDS = 1000  # number of words that `word-content` distinguishes
+LEAST_OF_WORD = 5  # minimum number of training sentences that contain a word of `word-content`
+SEQUENCES = 19  # number of sequences that `top-constituents` distinguishes; all others are one class
 OTHER = "other"
 
 Read = Iterable[AskedSentence]
@@ -152,9 +148,8 @@ def _label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQue
         left_out["sentences without a label"] += 1
 
 
-_TREE = ("head", "deprel")
 _sentence = partial(Kind, unit="sentence")
-_NOUN = {"needs": (*_TREE, "upos"), "either": ("number", "xpos")}
+_NOUN = {"needs": (*TREE, "upos"), "either": ("number", "xpos")}
 SENTENCE_TASKS: dict[str, Kind] = {
     "length": _sentence(about=f"its number of words, in {BINS} bins", begin=_binned(lambda s: len(s.words))),
     "word-content": _sentence(about="which one of a list of words it contains", begin=_word_content),
@@ -164,7 +159,7 @@ SENTENCE_TASKS: dict[str, Kind] = {
         begin=_binned(lambda s: depth(s.heads())),
     ),
     "top-constituents": _sentence(
-        about="the relations directly below its root, in order", needs=_TREE, begin=_top_constituents
+        about="the relations directly below its root, in order", needs=TREE, begin=_top_constituents
     ),
     "subject-number": _sentence(
         about="the number of the main clause's subject, a noun", begin=always(_number_of("nsubj")), **_NOUN
@@ -173,7 +168,7 @@ SENTENCE_TASKS: dict[str, Kind] = {
         about="the number of the main clause's object, a noun", begin=always(_number_of("obj")), **_NOUN
     ),
     "tense": _sentence(
-        about="whether its main verb is past or present", needs=_TREE, either=("tense", "xpos"), begin=always(_tense)
+        about="whether its main verb is past or present", needs=TREE, either=("tense", "xpos"), begin=always(_tense)
     ),
     "sentence-label": _sentence(about="the label in its row of the table", needs=("label",), begin=always(_label)),
 }
@@ -311,7 +306,7 @@ CHANGED_TASKS: dict[str, Kind] = {
         about="whether two words that follow each other were swapped", begin=always(_bigram_shift)
     ),
     "coordination-inversion": _changed(
-        about="whether two coordinated main clauses were exchanged", needs=_TREE, begin=always(_coordination_inversion)
+        about="whether two coordinated main clauses were exchanged", needs=TREE, begin=always(_coordination_inversion)
     ),
     "odd-man-out": _changed(
         about="whether a noun or verb was replaced by another", needs=("upos",), begin=_odd_man_out

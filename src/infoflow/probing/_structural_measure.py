@@ -185,8 +185,7 @@ class _Trees:
     """Sentences with a valid tree."""
 
     parts: dict[str, list[TreeSentence]]
-    blocks: np.ndarray
-    """The bootstrap block of each test sentence."""
+    blocks: np.ndarray  # the bootstrap block of each test sentence
     no_tree: int
 
 

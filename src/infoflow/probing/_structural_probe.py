@@ -19,16 +19,12 @@ from ._stacked import Schedule, train_stacked
 class TreeSentence:
     """The words of one sentence that have states, and their positions in its tree."""
 
-    rows: Int[np.ndarray, " word"]
-    """Row of each word in the states."""
+    rows: Int[np.ndarray, " word"]  # row of each word in the states
     distances: Float[np.ndarray, "word word"]
     """Edges on the path between two words, which may pass through words left out."""
-    depths: Float[np.ndarray, " word"]
-    """Edges from the root, whose depth is 0."""
-    edges: Bool[np.ndarray, "word word"]
-    """Whether one word governs the other; symmetric."""
-    counted: Bool[np.ndarray, " word"]
-    """Words that count for UUAS and root accuracy: all but punctuation."""
+    depths: Float[np.ndarray, " word"]  # edges from the root, whose depth is 0
+    edges: Bool[np.ndarray, "word word"]  # whether one word governs the other; symmetric
+    counted: Bool[np.ndarray, " word"]  # words that count for UUAS and root accuracy: all but punctuation
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,24 +85,21 @@ def tree_sentence(
 # How well predicted distances and depths recover trees: Spearman, UUAS, root accuracy.
 
 
-LENGTHS = range(5, 51)
-"""Sentence lengths in words that Spearman's macro-average covers."""
+LENGTHS = range(5, 51)  # sentence lengths in words that Spearman's macro-average covers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeScores:
     """Scores of each sentence, in order; `spearman` is NaN if no correlation is defined."""
 
-    length: np.ndarray
-    """Words."""
+    length: np.ndarray  # words
     spearman: np.ndarray
     """For distances: mean over words of the correlation of predicted and gold rows; for depths: one per sentence."""
     constant: np.ndarray
     """Number of constant rows (one row per word for distances, one for depths), for which no correlation is defined."""
     hits: np.ndarray
     """Number of correct edges in the minimum spanning tree (distances), or 1 if the root is found (depths)."""
-    asked: np.ndarray
-    """Number of gold edges between words that count, or 1 if the root counts."""
+    asked: np.ndarray  # number of gold edges between words that count, or 1 if the root counts
 
     @property
     def in_average(self) -> np.ndarray:

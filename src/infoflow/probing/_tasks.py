@@ -14,11 +14,9 @@ from ._questions import PARTS, AskedSentence, Examples, Kind, Part, ProbeQuestio
 from ._sentence_tasks import CHANGED_TASKS, SENTENCE_TASKS
 from ._word_tasks import PAIR_TASKS, SPAN_TASKS, SPANS_SUFFIX, TOKEN_TASKS, iob_kind, tag_kind
 
-MINIMAL_PAIRS_TASK = "minimal-pairs"
-"""The task of `MinimalPairs`, in addition to the probes' tasks."""
+MINIMAL_PAIRS_TASK = "minimal-pairs"  # the task of `MinimalPairs`, in addition to the probes' tasks
 
-MOST_CLASSES = 10_000
-"""Maximum number of labels of a task, since a probe has one output for each."""
+MOST_CLASSES = 10_000  # maximum number of labels of a task, since a probe has one output for each
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
@@ -31,8 +29,7 @@ class TaskDescription:
     name: str
     unit: str
     about: str
-    needs: str
-    """The columns that a corpus must have, in words; empty if any text will do."""
+    needs: str  # the columns that a corpus must have, in words; empty if any text will do
 
 
 def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:

@@ -146,8 +146,7 @@ class _Problem:
     whitening: Float[Tensor, "probe width width"]
     log_share: Float[Tensor, "set label"]
     """Log-frequencies among the fitted tokens; minus infinity for labels without any."""
-    unseen: Float[Tensor, " set"]
-    """Total probability of the labels without a fitted token; 0 if there are none."""
+    unseen: Float[Tensor, " set"]  # total probability of the labels without a fitted token; 0 if there are none
 
     @classmethod
     def of(cls, states: Tensor, labels: Int[np.ndarray, " token"], sets: Sequence[_Set]) -> "_Problem":

@@ -9,6 +9,8 @@ from infoflow.heads import read_mentions
 
 from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Span, always
 
+TREE = ("head", "deprel")
+
 
 def universal(relation: str) -> str:
     """The universal part of a relation: `nmod` of `nmod:poss`."""
@@ -77,10 +79,8 @@ def _steps(word: int, heads: Sequence[int]) -> int:
 # Tasks on single words: a tag, the word's identity, its position, the constituents above it.
 
 
-WORD_TYPES = 200
-"""Number of types that `word` distinguishes: the most frequent ones in the training sentences."""
-POSITIONS = 50
-"""Number of positions that `position` distinguishes."""
+WORD_TYPES = 200  # number of types that `word` distinguishes: the most frequent ones in the training sentences
+POSITIONS = 50  # number of positions that `position` distinguishes
 ANCESTORS = {"parent": 1, "grandparent": 2, "great-grandparent": 3}
 NO_ANCESTOR = "top"
 
@@ -114,7 +114,7 @@ def ancestor_kind(generation: int, name: str) -> Kind:
             yield ProbeQuestion(first=(word, word + 1), label=label)
 
     about = f"the relation of the {name} constituent of a word, a subtree of at least two words"
-    return Kind(unit="token", about=about, needs=("head", "deprel"), begin=always(ask))
+    return Kind(unit="token", about=about, needs=TREE, begin=always(ask))
 
 
 def _word(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
@@ -155,8 +155,7 @@ TOKEN_TASKS: dict[str, Kind] = {
 # Tasks that label a span: constituents, base noun phrases and verb groups, entities.
 
 
-SPANS_SUFFIX = "-spans"
-"""`NAME-spans` is the task of the labelled spans in the IOB2 column NAME."""
+SPANS_SUFFIX = "-spans"  # `NAME-spans` is the task of the labelled spans in the IOB2 column NAME
 
 _NOMINAL = {"NOUN", "PROPN", "PRON"}
 _OF_NOUN = {"det", "amod", "nummod", "compound", "nmod:poss", "flat", "advmod"}
@@ -259,7 +258,7 @@ SPAN_TASKS: dict[str, Kind] = {
     "constituents": Kind(
         unit="span",
         about="the relation of a constituent's head word; constituents are subtrees of the dependency tree",
-        needs=("head", "deprel"),
+        needs=TREE,
         begin=always(_constituents),
     ),
     "chunks": Kind(
@@ -326,7 +325,7 @@ PAIR_TASKS: dict[str, Kind] = {
         begin=always(_arc),
     ),
     "arc-label": Kind(
-        unit="pair", about="the relation between a word and its head", needs=_TREE, begin=always(_arc_label)
+        unit="pair", about="the relation between a word and its head", needs=TREE, begin=always(_arc_label)
     ),
     "coreference": Kind(
         unit="pair",

@@ -76,16 +76,14 @@ class Whitening:
     basis: Float[Tensor, "width direction"]
     loadings: Float[Tensor, "direction width"]
     """Inner products of the orthonormal directions with the raw centred columns."""
-    safe: bool
-    """Whether the smallest direction is numerically accurate."""
+    safe: bool  # whether the smallest direction is numerically accurate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Canonical:
     """Canonical correlations in descending order, and how much of each view its canonical variates explain."""
 
-    correlations: Float[Tensor, " variate"]
-    """As many as the smaller rank."""
+    correlations: Float[Tensor, " variate"]  # as many as the smaller rank
     weights_x: Float[Tensor, " variate"]
     r"""$\alpha_i = \sum_j |\langle h_i, x_j \rangle|$."""
     weights_y: Float[Tensor, " variate"]
@@ -245,8 +243,7 @@ def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, 
 
 SIDES = ("mean", "x", "y")
 
-ROWS_PER_DIMENSION = 10
-"""With fewer rows per dimension, any two views look similar."""
+ROWS_PER_DIMENSION = 10  # with fewer rows per dimension, any two views look similar
 LEAST_PER_DIMENSION = 2
 """With at most this many rows per dimension, several correlations of any two views are exactly 1."""
 

@@ -12,8 +12,7 @@ from infoflow.foundation import UserError, current_display
 from ._cca import thin_svd
 from ._views import Matrix, as_view, as_views, centred, gram
 
-LEAST_ROWS = 4
-"""The debiased estimate divides by n − 3."""
+LEAST_ROWS = 4  # the debiased estimate divides by n − 3
 
 
 def linear_cka(x: Matrix, y: Matrix, debiased: bool = False) -> float:
@@ -122,8 +121,7 @@ def _gram_product(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token wid
     return torch.linalg.matrix_norm(gram(x) if x is y else x.mT @ y).square()
 
 
-_LEAST_EIGENVALUE = 1e-12
-"""Directions below this share of the largest do not count, and are not amplified by whitening."""
+_LEAST_EIGENVALUE = 1e-12  # directions below this share of the largest do not count, and are not amplified by whitening
 
 
 def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float = 1.0) -> float:

@@ -27,8 +27,7 @@ _RECENT, _FALL = 5, 0.001
 """Number of steps compared with as many before them, and the smallest relative fall in distance to continue."""
 _ROUNDING = 1e-5
 """Squared distances below this share of the squared norm (from the mean) are rounding error and count as 0."""
-_AT_ONCE = 1_024
-"""Rows per block of distances, which take 40 MB for 10,000 centres."""
+_AT_ONCE = 1_024  # rows per block of distances, which take 40 MB for 10,000 centres
 
 
 class Clustering(NamedTuple):
@@ -118,8 +117,7 @@ def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.
 
 class Nearest(NamedTuple):
     labels: Int[Tensor, " token"]
-    squares: Float[Tensor, " token"]
-    """Squared distance to that centre."""
+    squares: Float[Tensor, " token"]  # squared distance to that centre
 
 
 def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Nearest:
@@ -167,8 +165,7 @@ def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) 
     return (waiting / weights.clamp(min=tiny)).topk(min(num, len(weights)), largest=False).indices
 
 
-ROWS_PER_CENTRE = 40
-"""States per centre for fitting a clustering."""
+ROWS_PER_CENTRE = 40  # states per centre for fitting a clustering
 _FIT_BYTES = 1 << 30
 """Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers; if one
 layer alone does, its clusterings share states."""
@@ -208,8 +205,7 @@ class StateClusters:
     """
 
     centres: Float[Tensor, "layer clustering cluster width"]
-    inertia: Float[np.ndarray, " layer"]
-    """Mean squared distance of the fitted states to their centre, over clusterings."""
+    inertia: Float[np.ndarray, " layer"]  # mean squared distance of the fitted states to their centre, over clusterings
     offsets: Float[Tensor, "layer clustering position width"] | None = None
     """`position_means` of the fitted states, which are subtracted first; None if nothing is subtracted."""
 
@@ -264,10 +260,8 @@ class ClusterFit:
     kept: Kept
     clusters: int
     clusterings: int
-    draws: int
-    """Number of available passes of training noise."""
-    positions: bool = True
-    """If False, the mean state at each position is subtracted first."""
+    draws: int  # number of available passes of training noise
+    positions: bool = True  # if False, the mean state at each position is subtracted first
 
     def run(self) -> StateClusters:
         """Read the chosen sentences and fit every layer."""

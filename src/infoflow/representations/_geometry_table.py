@@ -65,10 +65,8 @@ class WordRows:
     """Word occurrences of a sample, one per row."""
 
     sample: TokenSample
-    words: str
-    """How they were merged: "token" if the tokenizer does not report words."""
-    types: Int[np.ndarray, " occurrence"]
-    """Equal words have equal numbers, 0..W−1."""
+    words: str  # how they were merged: "token" if the tokenizer does not report words
+    types: Int[np.ndarray, " occurrence"]  # equal words have equal numbers, 0..W−1
 
     @classmethod
     def of(cls, sample: TokenSample, words: str) -> "WordRows":

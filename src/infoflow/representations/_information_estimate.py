@@ -45,12 +45,9 @@ class InformationEstimate:
     by_size: Float[np.ndarray, " size"]
     """The estimate from a sixteenth, an eighth, a quarter, a half and all of the sentences; means over such parts."""
     plug_in_by_size: Float[np.ndarray, " size"]
-    sizes: Float[np.ndarray, " size"]
-    """Mean number of tokens in a part."""
-    without_block: Float[np.ndarray, " block"]
-    """The estimate from all sentences but those of each bootstrap block."""
-    tail: float
-    """The bias that unseen labels and cells may leave in the value, in nats: positive if it is too high."""
+    sizes: Float[np.ndarray, " size"]  # mean number of tokens in a part
+    without_block: Float[np.ndarray, " block"]  # the estimate from all sentences but those of each bootstrap block
+    tail: float  # the bias that unseen labels and cells may leave in the value, in nats: positive if it is too high
     optimism: float = 0.0
     """Half the excess of information on states that centres were fitted to, as a standard error in nats."""
 

@@ -31,8 +31,7 @@ class CountedTokens:
     sentence: Int[np.ndarray, " token"]
     position: Int[np.ndarray, " token"]
     token: Int[np.ndarray, " token"]
-    label: Int[np.ndarray, " token"]
-    """The token to predict there; NO_LABEL if there is none."""
+    label: Int[np.ndarray, " token"]  # the token to predict there; NO_LABEL if there is none
     clusters: UInt16[np.ndarray, "layer clustering token"]
 
     def __len__(self) -> int:

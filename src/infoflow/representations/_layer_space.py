@@ -139,10 +139,8 @@ class LayerPair:
     y: LayerSpace
     overlaps: Float[Tensor, "leave_out direction_x direction_y"]
     """Q_x' Q_y of all rows, then without each group; for shuffled rows only the former."""
-    fourths: Float[Tensor, " leave_out"]
-    """Sum over tokens of the product of both squared norms."""
-    order: Int[Tensor, " token"] | None = None
-    """Row of y paired with each row of x, if shuffled."""
+    fourths: Float[Tensor, " leave_out"]  # sum over tokens of the product of both squared norms
+    order: Int[Tensor, " token"] | None = None  # row of y paired with each row of x, if shuffled
 
     @classmethod
     def of(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":

@@ -109,8 +109,7 @@ class LensReading:
     """The prediction of one layer."""
 
     layer: int  # state 0..L; 0 = embeddings
-    logits: Float[Tensor, "position vocabulary"]
-    """The chosen positions, sentence by sentence."""
+    logits: Float[Tensor, "position vocabulary"]  # the chosen positions, sentence by sentence
 
 
 def logit_lens(

@@ -16,8 +16,7 @@ from ._information_estimate import standard_noise, wider
 from ._nearest import agreements, check_neighbours
 from ._within_tokens import UNKNOWN, PoolRules, PoolScore, TokenAspect, averaged, pool_scores, token_pools
 
-Scores = list[dict[str, PoolScore]]
-"""For each layer, the statistic of each aspect."""
+Scores = list[dict[str, PoolScore]]  # for each layer, the statistic of each aspect
 
 SETTINGS = (
     Column("pools", "int64", "tokens", "number of tokens averaged over: those that vary"),

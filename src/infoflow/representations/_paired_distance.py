@@ -33,10 +33,8 @@ from ._cca import (
 from ._views import centred, product
 
 _WIDE = 256
-_GROUPS_OF_WIDE = 16
-"""Each group costs a decomposition per layer; 64 of them take minutes above a width of 256."""
-_CANCELLED = 1e-6
-"""When a group is subtracted, a column that varies only in that group keeps this share of its norm."""
+_GROUPS_OF_WIDE = 16  # each group costs a decomposition per layer; 64 of them take minutes above a width of 256
+_CANCELLED = 1e-6  # when a group is subtracted, a column that varies only in that group keeps this share of its norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,8 +42,7 @@ class BlockGroups:
     """Groups of bootstrap blocks that are left out one at a time."""
 
     num_groups: int
-    order: Int[Tensor, " token"]
-    """Rows sorted by group."""
+    order: Int[Tensor, " token"]  # rows sorted by group
     counts: Int[Tensor, " group"]
 
     @classmethod

@@ -15,8 +15,7 @@ from ._views import Matrix, as_view, as_views, centred
 DISSIMILARITIES = ("cosine", "euclidean", "correlation")
 
 _ROWS_AT_ONCE = 512
-_DECIMALS = 12
-"""Decimals kept, because equal angles differ beyond them by rounding, which must not affect ranks."""
+_DECIMALS = 12  # decimals kept, because equal angles differ beyond them by rounding, which must not affect ranks
 
 
 def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
@@ -89,8 +88,7 @@ def _cosines_above_diagonal(units: Float[Tensor, "token width"], start: int) -> 
     return torch.cat([cosines[row + 1 :] for row, cosines in enumerate(similar)])
 
 
-_BINS = 256
-"""Number of rank bins, used only for error bars, which need the distribution to a fraction of a percent."""
+_BINS = 256  # number of rank bins, used only for error bars, which need the distribution to a fraction of a percent
 
 
 class ItemPairs:

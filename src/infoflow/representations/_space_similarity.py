@@ -49,8 +49,7 @@ DEFAULT_METRICS = ("rsa", "pwcca", "cka", "cka_debiased", "procrustes")
 METRICS = ("rsa", *SPACE_METRICS)
 CANONICAL = ("pwcca", "svcca", "cca")
 
-_DIGITS = 5
-"""Significant digits of stored replicates."""
+_DIGITS = 5  # significant digits of stored replicates
 
 
 class SpaceSimilarity(PairMeasure):

@@ -183,8 +183,7 @@ class _Plan:
 
 class MapStates(NamedTuple):
     points: MapPoints
-    states: list[Float[np.ndarray, "point width"]]
-    """One matrix per layer 0..L."""
+    states: list[Float[np.ndarray, "point width"]]  # one matrix per layer 0..L
     masked: Bool[np.ndarray, " point"]
 
 

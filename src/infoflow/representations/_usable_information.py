@@ -73,15 +73,12 @@ class UsableEstimate:
     """Usable information of one layer, in nats."""
 
     value: float
-    at_half: float
-    """The value with classifiers fitted to half as many sentences."""
-    baseline: float
-    """The value with shuffled labels."""
+    at_half: float  # the value with classifiers fitted to half as many sentences
+    baseline: float  # the value with shuffled labels
     entropy: float
     without_block: Float[np.ndarray, " block"]
     """The value when each bootstrap block is left out of the scored sentences."""
-    of_seed: float = 0.0
-    """Standard error due to the choice of initial weights, if they are random."""
+    of_seed: float = 0.0  # standard error due to the choice of initial weights, if they are random
 
     @classmethod
     def of(

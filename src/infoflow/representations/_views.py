@@ -15,12 +15,10 @@ from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor
 from infoflow.models import fast_linear
 from infoflow.results import linear_replicates
 
-Matrix = Tensor | np.ndarray
-"""A (token, width) matrix in the user's form; functions check it with `as_view`."""
+Matrix = Tensor | np.ndarray  # a (token, width) matrix in the user's form; functions check it with `as_view`
 
 
-_CONSTANT = 1e-12
-"""A column whose centred norm is at most this share of its raw norm is constant up to rounding."""
+_CONSTANT = 1e-12  # a column whose centred norm is at most this share of its raw norm is constant up to rounding
 
 
 def as_view(
@@ -202,10 +200,8 @@ UNDEFINED = Jackknifed(value=math.nan, without_block=np.full(NUM_BLOCKS, math.na
 class WordBlocks:
     """Occurrences by word, and by word and block."""
 
-    words: Int[Tensor, " occurrence"]
-    """0..W−1"""
-    cells: Int[Tensor, " occurrence"]
-    """0..P−1"""
+    words: Int[Tensor, " occurrence"]  # 0..W−1
+    cells: Int[Tensor, " occurrence"]  # 0..P−1
     cell_words: Int[Tensor, " cell"]
     cell_blocks: Int[Tensor, " cell"]
 

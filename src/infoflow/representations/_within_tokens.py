@@ -15,8 +15,7 @@ from ._nearest import check_neighbours, scored
 from ._views import Matrix, as_labels, as_view
 
 UNKNOWN = -1
-_EQUAL = 1e-6
-"""Vectors whose difference is at most this share of their norm are equal up to float32 rounding."""
+_EQUAL = 1e-6  # vectors whose difference is at most this share of their norm are equal up to float32 rounding
 
 Known = Bool[np.ndarray, " token"]
 _SCORES_AT_ONCE = 2**22  # 16 MB in float32
@@ -35,16 +34,12 @@ class PoolScore(NamedTuple):
     """One token's statistic."""
 
     value: float
-    chance: float
-    """The same over all pairs of occurrences."""
-    count: int
-    """Occurrences."""
+    chance: float  # the same over all pairs of occurrences
+    count: int  # occurrences
     effects: Float[np.ndarray, " block"]
     """The pull of each bootstrap block's occurrences on the value, to first order; the sum is 0."""
-    pools: int = 1
-    """Tokens averaged over."""
-    spread: float = 0.0
-    """Standard deviation due to the choice of tokens with enough occurrences."""
+    pools: int = 1  # tokens averaged over
+    spread: float = 0.0  # standard deviation due to the choice of tokens with enough occurrences
 
 
 class PoolRules(NamedTuple):
@@ -53,8 +48,7 @@ class PoolRules(NamedTuple):
     k: int
     few: str
     metric: str
-    least: int
-    """Occurrences that a pool must have."""
+    least: int  # occurrences that a pool must have
 
     @classmethod
     def of(cls, k: int, few: str, metric: str, minimum: int | None) -> "PoolRules":

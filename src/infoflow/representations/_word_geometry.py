@@ -27,12 +27,9 @@ from ._views import (
 )
 
 NUM_ROGUE = 3
-_LEAST = 3
-"""Two points always lie on a line."""
-_CONSTANT = 1e-12
-"""Vectors whose spread is at most this share of their length are equal up to rounding."""
-_ROUNDING = 1e-9
-"""A share of a word's variance below this is rounding of equal vectors."""
+_LEAST = 3  # two points always lie on a line
+_CONSTANT = 1e-12  # vectors whose spread is at most this share of their length are equal up to rounding
+_ROUNDING = 1e-9  # a share of a word's variance below this is rounding of equal vectors
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -29,8 +29,7 @@ from infoflow.results import Column, TableSchema
 from ._geometry_table import GEOMETRY, Quantity, WordRows, check_words, geometry_row, in_space
 from ._views import Jackknifed, average_of_blocks, unit_rows
 
-_LONGEST = 512
-"""Longer sentences count as this long in statistics of length."""
+_LONGEST = 512  # longer sentences count as this long in statistics of length
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -42,12 +41,9 @@ class BatchWords:
 
     merge: str
     """"mean", "first", "last", or "token" where words were not requested or the tokenizer does not report them."""
-    tokens: Int[Tensor, " token"]
-    """Index of each word's tokens in the flattened batch, word by word."""
-    counts: Int[Tensor, " word"]
-    """Number of tokens of each word."""
-    sentences: Int[Tensor, " word"]
-    """Row of the batch that each word is in."""
+    tokens: Int[Tensor, " token"]  # index of each word's tokens in the flattened batch, word by word
+    counts: Int[Tensor, " word"]  # number of tokens of each word
+    sentences: Int[Tensor, " word"]  # row of the batch that each word is in
 
     @classmethod
     def of(cls, stream: Stream, merge: str, symbols: Int[Tensor, " id"]) -> "BatchWords":

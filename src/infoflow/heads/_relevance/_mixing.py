@@ -111,12 +111,9 @@ def _sentence_flow(mixed: Float[np.ndarray, "layer query key"]) -> Float[np.ndar
 class Mixing:
     """The shares that form each token after an attention and its residual; `own` and `across` together sum to 1."""
 
-    own: Float[Tensor, "token token"]
-    """Shares of the stack's own tokens at the input of the attention."""
-    across: Float[Tensor, "token memory"] | None
-    """Shares of the encoder's tokens, in cross-attention."""
-    heads: Float[Tensor, "token head"]
-    """Contribution of each head to each token."""
+    own: Float[Tensor, "token token"]  # shares of the stack's own tokens at the input of the attention
+    across: Float[Tensor, "token memory"] | None  # shares of the encoder's tokens, in cross-attention
+    heads: Float[Tensor, "token head"]  # contribution of each head to each token
 
 
 def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor, " seed"]) -> SentenceRelevance:

@@ -30,8 +30,7 @@ from ._rule import (
     shared_between,
 )
 
-Value = int
-"""A state of the forward pass: the output of a node, or the input of a stack's first block."""
+Value = int  # a state of the forward pass: the output of a node, or the input of a stack's first block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -145,8 +145,7 @@ class Request:
         return logits.new_full((len(logits),), self.target, dtype=torch.long)
 
 
-Place = tuple[str, str, int]
-"""Stack, kind and layer of an attention module."""
+Place = tuple[str, str, int]  # stack, kind and layer of an attention module
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -155,10 +154,8 @@ class SentenceRelevance:
 
     heads: Mapping[Place, Float[Tensor, "seed head"]]
     """Relevance of each head of an attention module, summed over tokens and dimensions."""
-    tokens: Mapping[str, Float[Tensor, "seed token"]]
-    """By stack: relevance of each token it reads."""
-    absorbed: float = 0.0
-    """Share of the relevance that biases took away before rescaling (`bias="absorb"`)."""
+    tokens: Mapping[str, Float[Tensor, "seed token"]]  # by stack: relevance of each token it reads
+    absorbed: float = 0.0  # share of the relevance that biases took away before rescaling (`bias="absorb"`)
 
 
 def joined(parts: Sequence[SentenceRelevance]) -> SentenceRelevance:
