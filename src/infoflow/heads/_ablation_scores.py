@@ -171,9 +171,6 @@ def corpus_scores(
     """The score of each variant: BLEU (lower-cased, detokenised, beam search) or the mean of a user's function.
 
     Every variant runs in full, since the metric may call the model in any way.
-
-    Raises:
-        UserError: BLEU needs translations in the corpus, or a function does not return a number per sentence.
     """
     blocks, sums, signature = block_of(corpus.content_ids), [], ""
     with current_display().progress(f"Ablating heads of {model.name}", 1 + len(variants), "variants") as progress:

@@ -195,12 +195,7 @@ class Annotation:
 
 
 class TokenTags:
-    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token.
-
-    Args:
-        reader: Reader of the corpus.
-        columns: Columns of tags; those that the corpus lacks are left out. Default: all.
-    """
+    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token."""
 
     ALL = "all"
 
@@ -333,13 +328,7 @@ def _sentence_edges(
 def token_edges(
     valid: Bool[np.ndarray, "sentence token"], governors: Int[np.ndarray, "..."], relations: Sequence[Sequence[str]]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The columns of `read_edges` for every valid token whose head is valid or the root, and the sorted labels.
-
-    Args:
-        valid: Tokens that count.
-        governors: (batch, token) index of each token's head; −1 for the root.
-        relations: For each sentence the label of each token's edge; those of roots and padding may be missing.
-    """
+    """The columns of `read_edges` for every valid token whose head is valid or the root, and the sorted labels."""
     if governors.shape != valid.shape or len(relations) != len(valid):
         raise UserError(
             f"governors and relations must give each token of {valid.shape} its head and label. "

@@ -304,11 +304,7 @@ def context_scores(
 
 
 def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> VariantScores:
-    """BLEU of greedy translations of the whole corpus: with open attention, then with each closing.
-
-    Raises:
-        UserError: The model does not translate, or the corpus has no translations.
-    """
+    """BLEU of greedy translations of the whole corpus: with open attention, then with each closing."""
     parts, signature = [], ""
     for closing in (Closing.none(), *closings):
         with closed_attention(model, sorted(closing.blocks)):

@@ -79,14 +79,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
 
 
 def drawn_heads(pool: Collection[Head], chosen: Collection[Head], draw: int, seed: int = 0) -> list[Head]:
-    """Random other heads, as many in each layer as were chosen there, so that a difference is not due to layers.
-
-    Args:
-        pool: All candidate heads.
-        chosen: The chosen heads; at most half of each layer's.
-        draw: Number of the draw.
-        seed: Seed of the model.
-    """
+    """Random other heads, as many in each layer as were chosen there, so that a difference is not due to layers."""
     drawn: list[Head] = []
     for site in sorted({head[:3] for head in chosen}):
         others = sorted(head for head in pool if head[:3] == site and head not in chosen)

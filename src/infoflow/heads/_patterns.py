@@ -228,13 +228,7 @@ class PatternScores(Intervention):
 
 
 class _Targets:
-    """The masks, rows and formulas of all scores for a batch of sequences.
-
-    Args:
-        tokens: Ids; −1 at tokens that are neither queries nor keys.
-        content: Tokens that are queries and keys.
-        length: Length of a repeat, for repeated sequences.
-    """
+    """The masks, rows and formulas of all scores; tokens of −1 are neither queries nor keys."""
 
     def __init__(
         self, tokens: Int[Tensor, "sequence token"], content: Bool[Tensor, "sequence token"], length: int | None = None
@@ -282,11 +276,7 @@ class _Sums:
 
 
 def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Tensor, "sequence query key"]:
-    """The mask of a pattern's targets, see `PatternScores`.
-
-    Args:
-        tokens: (batch, token) ids; −1 for tokens that are neither queries nor keys (special tokens, padding).
-        pattern: `"previous"`, `"duplicate"` or `"induction"`.
+    """The mask of a pattern's targets, see `PatternScores`; tokens of −1 are neither queries nor keys.
 
     Source: the code of the head detector of [@nanda2022].
     """

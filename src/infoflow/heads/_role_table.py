@@ -76,10 +76,6 @@ def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
 
     It has settled if the distance of each of the last three values to their mean is below a tenth of the whole change,
     or below two standard errors.
-
-    Args:
-        curve: Values at ascending steps, including step 0 if known.
-        errors: Standard errors of the values; 0 if unknown.
     """
     values = np.asarray(curve, dtype=np.float64)
     sigmas = np.broadcast_to(np.asarray(errors, dtype=np.float64), values.shape)
@@ -112,10 +108,6 @@ def role_events(steps: ArrayLike, held: ArrayLike) -> RoleEvents:
 
     A birth is the first of two consecutive checkpoints with the role, a death the first of two without it. At the last
     checkpoint one is enough, and the event is `open`.
-
-    Args:
-        steps: Ascending.
-        held: Whether the head has the role, at each step.
 
     >>> role_events([0, 1, 2, 4, 8, 16], [0, 1, 0, 0, 1, 1]).births
     (RoleEvent(before=4, after=8, open=False),)
@@ -271,9 +263,6 @@ def by_chance(roles: pd.DataFrame) -> float:
     """Upper bound on the expected number of roles held by chance: 2.5 % of those chosen on the first half.
 
     The bound is reached if every chosen head's true score equals its limit; lower scores give fewer.
-
-    Args:
-        roles: `head_roles`, or some of its rows.
     """
     return FALSE_RATE * float(roles["chosen"].sum())
 
@@ -326,10 +315,6 @@ def chosen_and_held(scores: pd.DataFrame, limit: pd.Series) -> pd.DataFrame:
     """Which scores reach a limit on one half of the sentences, and whether they exceed it on the other half.
 
     The halves are those of `on_halves`. Scores are shares.
-
-    Args:
-        scores: Columns value, low, high, count and replicates, as from `ratio_estimate`.
-        limit: The limit of each score.
 
     Returns:
         Columns chosen, held_out, held_out_low, held_out_high and holds. A score is `chosen` if it reaches the limit on

@@ -32,10 +32,6 @@ def value_norms(
 
     $$ \lVert f_h(x_j) \rVert, \qquad f_h(x) = (x W_V^h + b_V^h)\, W_O^h $$
 
-    Args:
-        value_BHSd: Values x W_V + b_V of every head, grouped heads repeated, as in an `AttentionCall`.
-        output_HdD: `output_weight`.
-
     The bias of the output projection belongs to no head and is left out.
 
     Source: [@kobayashi2020].

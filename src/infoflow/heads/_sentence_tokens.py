@@ -132,13 +132,6 @@ def read_blanks(
 ) -> tuple[ReadSentence, list[int]]:
     """A text with blanks for a masked LM, or one that another model continues, and the positions to predict from.
 
-    Args:
-        model: A model that predicts tokens.
-        text: With `___` (or a mask token) in place of each word that a masked LM fills in.
-        translation: The beginning of an encoder–decoder's output; default: empty.
-        longest: Refuse more tokens than this.
-        pair: A second sentence, which may hold blanks too.
-
     Returns:
         What each stack reads, and positions in the stack that predicts: the masks, or the last token of the text.
     """

@@ -108,12 +108,6 @@ def bert_baseline(
 
     The authors use a million pairs of web text; the mean over a thousand has a standard error below .003.
 
-    Args:
-        sentences: Text similar to the text to be scored.
-        pairs: Number of random pairs of different sentences.
-        idf: Weight tokens as in the scores to be rescaled.
-        seed: Seeds the draw.
-
     Source: [@zhang2020bertscore], the authors' code.
     """
     distinct = list(dict.fromkeys(sentences))

@@ -113,11 +113,7 @@ class Blank:
 
 
 def way_of(model: Model, trained: AbstractObjective | None = None) -> Way:
-    """How this model fills in a blank.
-
-    Args:
-        trained: Its training objective; if unknown, an encoder–decoder is classified by its family alone.
-    """
+    """How this model fills in a blank."""
     if model.task == "masked-lm":
         if model.require_tokenizer().mask_token_id is None:
             raise UserError(f"The tokenizer of {model.name} has no mask token, so no sentence can have a blank.")

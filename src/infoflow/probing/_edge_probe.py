@@ -16,7 +16,7 @@ from torch.nn import functional
 from infoflow.foundation import UserError, hash64, stream
 
 from ._codelength import shuffled_batches
-from ._stacked import Schedule, train_stacked
+from ._stacked import Schedule, train_stacked, uniform
 
 _HELD = 1 << 24  # numbers in the mixed states of a batch that is only evaluated
 
@@ -158,20 +158,18 @@ class _EdgeStack:
     def first_parameters(self, width: int) -> list[Tensor]:
         """Initial mix (a, γ), span projections (W, b, u), and classifier (weights, biases, scale of the norm)."""
         size, hidden, num = self.settings.width, self.settings.hidden, len(self.seeds) * self.layers
-        made = [torch.zeros(num, self.layers), torch.ones(num, 1)]
         generators = [stream("edge-probe", seed) for seed in self.seeds]
 
-        def uniform(given: int, *shape: int) -> Tensor:
-            bound = 1 / math.sqrt(given)
-            drawn = torch.stack([torch.from_numpy(each.uniform(-bound, bound, shape)).float() for each in generators])
-            return drawn.repeat_interleave(self.layers, dim=0)
+        def drawn(given: int, *shape: int) -> Tensor:
+            return uniform(generators, self.layers, 1 / math.sqrt(given), shape)
 
+        made = [torch.zeros(num, self.layers), torch.ones(num, 1)]
         for _ in range(self.spans):
-            made += [uniform(width, width, size), uniform(width, 1, size), uniform(size, size, 1)]
+            made += [drawn(width, width, size), drawn(width, 1, size), drawn(size, size, 1)]
         joined = self.spans * size
-        made += [uniform(joined, joined, hidden), uniform(joined, 1, hidden)]
+        made += [drawn(joined, joined, hidden), drawn(joined, 1, hidden)]
         made += [torch.ones(num, 1, hidden), torch.zeros(num, 1, hidden)]
-        made += [uniform(hidden, hidden, self.classes), uniform(hidden, 1, self.classes)]
+        made += [drawn(hidden, hidden, self.classes), drawn(hidden, 1, self.classes)]
         return [each.to(self.device) for each in made]
 
     def mix(self, logits_AL: Tensor, active: Int[Tensor, " probe"]) -> Float[Tensor, "seed highest state"]:

@@ -38,9 +38,6 @@ class Facts:
 
     Repeated facts, facts of relations without a template, training facts whose subject is measured in the same
     relation, and templates without exactly one [X] and one [Y] are left out and counted.
-
-    Raises:
-        UserError: A part of a fact is empty, or no fact is left.
     """
 
     facts: tuple[ClozeFact, ...]

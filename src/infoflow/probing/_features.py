@@ -221,15 +221,7 @@ _KEPT: "WeakKeyDictionary[Reader, tuple[str, WordFeatures]]" = WeakKeyDictionary
 def shared_features(
     reader: Reader, corpus: Corpus, rows: np.ndarray, pooling: Pooling, options: PassOptions
 ) -> WordFeatures:
-    """`collect_features` in a temporary file; the latest features of the reader's corpus are kept with the reader.
-
-    Args:
-        reader: Reader of the model.
-        corpus: Corpus to read: the reader's own, or another.
-        rows: Rows of the corpus.
-        pooling: How several tokens become the state of a word.
-        options: Options of the pass.
-    """
+    """`collect_features` in a temporary file; the latest features of the reader's corpus are kept with the reader."""
     key = digest([corpus.digest, np.unique(rows).tolist(), pooling, options.key])
     kept = _KEPT.get(reader)
     if kept is not None and kept[0] == key:

@@ -94,14 +94,6 @@ def seed_estimate(
 
     The interval is that of `interval_over_seeds`. If all answers of all seeds are right, its width follows from the
     number of answers.
-
-    Args:
-        values: The statistic of each training run.
-        replicates: Its bootstrap replicates over sentences, paired across training runs.
-        baseline: The control's value.
-        count: Number of observations.
-        scale: Range of the statistic.
-        independent: Number of independent observations, if not all are independent.
     """
     replicates = np.where(np.isfinite(replicates), replicates, np.nan)
     value, sd, ends = math.nan, math.nan, Interval(math.nan, math.nan)
@@ -127,12 +119,6 @@ def with_still_sides(
 
     If all answers for one share are right, resampling does not show its uncertainty. The interval of the difference is
     then at least as wide as the intervals of both shares imply, see `at_least_apart`.
-
-    Args:
-        row: The difference, with an interval from its replicates.
-        one: The columns of the first share.
-        other: The columns of the second.
-        moved: Replicates (seeds, replicates) of each.
     """
     ends = Interval(row["low"], row["high"])
     if any(map(_still, moved)):

@@ -87,13 +87,6 @@ def control_labels(
     The draw depends only on (seed, the type's text), not on other types or their order. If only a share is corrupted,
     types are selected by hash until they cover that share of the examples of all parts.
 
-    Args:
-        types: From `example_types`.
-        labels: The task's own labels by part.
-        classes: Number of labels of the task.
-        seed: Seeds the map from types to labels.
-        corrupted: Share of the examples whose types get a random label; the others keep their own.
-
     Source: [@hewitt2019control].
     """
     if not 0 <= corrupted <= 1:
@@ -203,16 +196,6 @@ def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: 
     """The task on the reader's corpus; all probes of the same sentences share its states.
 
     None if the corpus lacks the columns of a task of the catalogue.
-
-    Args:
-        choice: The task, and how much of the corpus.
-        reader: Reader of the model and the corpus.
-        options: Options of the pass.
-        held: Maximum size in bytes of one part's inputs if they must be in memory; if there are more examples, some are
-            dropped.
-
-    Raises:
-        UserError: There is no such task, or `build_task` cannot build it from this corpus.
     """
     rows = chosen_sentences(reader, choice.sentences, choice.seed)
     task = asked_task(choice.name, reader, rows, choice.seed)
@@ -237,9 +220,6 @@ def asked_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeT
     """The task on these sentences of the reader's corpus.
 
     None if the corpus lacks the columns of a task of the catalogue.
-
-    Raises:
-        UserError: There is no such task, or `build_task` cannot build it from this corpus.
     """
     named, possible = ({task.name for task in tasks(corpus)} for corpus in (None, reader.corpus))
     return None if name in named - possible else build_task(name, reader.corpus, rows, seed=seed)

@@ -138,11 +138,7 @@ class AskedSentence:
         return list(found)
 
     def heads(self) -> list[int]:
-        """The governor of each word, −1 for a root.
-
-        Raises:
-            UserError: A head lies outside the sentence, or heads form a cycle.
-        """
+        """The governor of each word, −1 for a root."""
         heads = self.tags("head")
         for start in range(len(heads)):
             word, steps = start, 0

@@ -12,7 +12,7 @@ from torch import Tensor
 from infoflow.foundation import UserError, stream
 
 from ._codelength import shuffled_batches
-from ._stacked import Schedule, train_stacked
+from ._stacked import Schedule, train_stacked, uniform
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -34,9 +34,6 @@ def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None
     """Distances between all words and depths below the root, in edges; None if the heads do not form one tree.
 
     Trees have exactly one root, no cycle or disconnected part, and no head outside the sentence.
-
-    Args:
-        heads: Index of each word's governor, −1 for the root.
     """
     num = len(heads)
     given = np.asarray(heads, dtype=np.int64)
@@ -60,14 +57,7 @@ def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None
 def tree_sentence(
     heads: Sequence[int], first_row: int, present: Bool[np.ndarray, " word"], counted: Bool[np.ndarray, " word"]
 ) -> TreeSentence | None:
-    """A sentence whose words occupy the states from `first_row` on; None if its heads do not form one tree.
-
-    Args:
-        heads: As in `tree_distances`.
-        first_row: Row of the first word.
-        present: Words that have a state.
-        counted: Words that are not punctuation.
-    """
+    """A sentence whose words occupy the states from `first_row` on; None if its heads do not form one tree."""
     found = tree_distances(heads)
     if found is None:
         return None
@@ -291,8 +281,7 @@ def random_maps(
 
 def first_maps(seeds: Sequence[int], layers: int, rank: int, width: int) -> Float[Tensor, "probe rank width"]:
     """Uniform initial maps within ±.05."""
-    drawn = [stream("structural-probe", seed).uniform(-0.05, 0.05, (rank, width)) for seed in seeds]
-    return torch.from_numpy(np.stack(drawn)).float().repeat_interleave(layers, dim=0)
+    return uniform([stream("structural-probe", seed) for seed in seeds], layers, 0.05, (rank, width))
 
 
 def squared_distances(mapped: Float[Tensor, "*probe word rank"]) -> Float[Tensor, "*probe word word"]:

@@ -241,14 +241,6 @@ class _Fitted(NamedTuple):
     positions: Int[Tensor, " row"]
 
 
-class _OfLayer(NamedTuple):
-    """The clusterings fitted to one layer."""
-
-    centres: Float[Tensor, "clustering cluster width"]
-    inertia: float
-    offsets: Float[Tensor, "clustering *position_width"]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ClusterFit:
     """Runs k-means `clusterings` times on one stack's states, on alternating folds, with different rows and starts."""
@@ -275,9 +267,8 @@ class ClusterFit:
                 for rows in self._states(layers[start : start + group]):
                     fitted.append(self._fit(rows))
                     progress.advance(1)
-        centres, offsets = (torch.stack([getattr(each, name) for each in fitted]) for name in ("centres", "offsets"))
-        inertia = np.array([each.inertia for each in fitted])
-        return StateClusters(centres, inertia, None if self.positions else offsets)
+        centres, inertia, offsets = zip(*fitted, strict=True)
+        return StateClusters(torch.stack(centres), np.array(inertia), None if self.positions else torch.stack(offsets))
 
     @property
     def _rows_per_fold(self) -> int:
@@ -285,7 +276,8 @@ class ClusterFit:
         most = _FIT_BYTES // (4 * self.reader.model.anatomy.stack(self.stack).width * FOLDS)
         return min(ROWS_PER_CENTRE * self.clusters * math.ceil(self.clusterings / FOLDS), max(most, self.clusters))
 
-    def _fit(self, rows: _Fitted) -> "_OfLayer":
+    def _fit(self, rows: _Fitted) -> tuple[Float[Tensor, "clustering cluster width"], float, Tensor]:
+        """Centres of all clusterings of one layer, their inertia, and their offsets."""
         of_folds = [np.flatnonzero(rows.folds == fold) for fold in range(FOLDS)]
         if min(len(own) for own in of_folds) < 2:  # a corpus of a single long text
             of_folds = [np.arange(len(rows.folds))] * FOLDS
@@ -304,7 +296,7 @@ class ClusterFit:
             inertia.append(float(nearest(states, found).squares.double().mean()))
             centres.append(found)
             offsets.append(means)
-        return _OfLayer(torch.stack(centres), float(np.mean(inertia)), torch.stack(offsets))
+        return torch.stack(centres), float(np.mean(inertia)), torch.stack(offsets)
 
     def _states(self, layers: Sequence[int]) -> list[_Fitted]:
         """The chosen states of these layers, on the CPU."""

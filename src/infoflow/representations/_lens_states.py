@@ -56,11 +56,7 @@ class LensReader:
         return self._reader.predicted_share if self._corrupts else 1.0
 
     def halves(self, share: float) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on and rows to evaluate on (`share` of the distinct source sentences), each in random order.
-
-        Raises:
-            UserError: The corpus has too few sentences.
-        """
+        """Rows to train on and rows to evaluate on (`share` of the distinct source sentences), each in random order."""
         corpus, seed = self._reader.corpus, self._reader.seed
         split = corpus.split(seed=hash64("lens-part", seed), validation=0.0, test=share, rule="source")
         assert split.test is not None

@@ -1,5 +1,6 @@
 """What a state's neighbours share with it: the token, the tokens around it, its position, its tag."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -50,6 +51,7 @@ class AbstractTokenPools(SampleMeasure):
     """
 
     scale: ClassVar[Scale] = "share"
+    what: ClassVar[str]  # that occurrences must differ in, for a note
 
     def __init__(
         self,
@@ -80,8 +82,29 @@ class AbstractTokenPools(SampleMeasure):
             found[key] = _search(sample, self._rules, self.subword)
         return found[key]
 
-    def row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
-        """The columns that all tables of neighbours within tokens share."""
+    @abstractmethod
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        """The compared aspects, each with its columns of the table."""
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        aspects = self.aspects(sample)
+        if not aspects:
+            return pd.DataFrame(columns=self.table.column_names)
+        rows = [
+            {**self._row(sample, layer, scores[aspect]), **columns}
+            for layer, scores in enumerate(self.scores(sample))
+            for aspect, columns in aspects.items()
+            if aspect in scores
+        ]
+        if not rows:
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
+                f"occurrences that differ in {self.what}. Use a larger corpus or fewer neighbours (k; in a "
+                "plan analysis.neighbours)."
+            )
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
         replicates = linear_replicates(score.value, score.value - score.effects)
         # One draw for all, because layers, and models of the same text, use the same tokens.
         replicates += score.spread * standard_noise(len(replicates), "token-pools")
@@ -97,16 +120,6 @@ class AbstractTokenPools(SampleMeasure):
             "few": self.few,
             "least": self._rules.least,
         }
-
-    def frame(self, sample: TokenSample, rows: list[dict[str, Any]], what: str) -> pd.DataFrame:
-        """The table; if it is empty, a note explains why."""
-        if not rows:
-            current_display().note(
-                f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
-                f"occurrences that differ in {what}. Use a larger corpus or fewer neighbours (k; in a "
-                "plan analysis.neighbours)."
-            )
-        return pd.DataFrame(rows, columns=self.table.column_names)
 
 
 def _search(sample: TokenSample, rules: PoolRules, subword: str) -> Scores:
@@ -217,8 +230,6 @@ class IdentityNeighbours(SampleMeasure):
         }
 
 
-SIDES = ("left", "right")
-
 CONTEXT_NEIGHBOURS = TableSchema(
     name="context_neighbours",
     version=3,
@@ -247,15 +258,10 @@ class ContextNeighbours(AbstractTokenPools):
     """
 
     table: ClassVar[TableSchema] = CONTEXT_NEIGHBOURS
+    what: ClassVar[str] = "the token beside them"
 
-    def compute(self, sample: TokenSample) -> pd.DataFrame:
-        rows = [
-            {**self.row(sample, layer, scores[side]), "side": side}
-            for layer, scores in enumerate(self.scores(sample))
-            for side in SIDES
-            if side in scores
-        ]
-        return self.frame(sample, rows, "the token beside them")
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        return {side: {"side": side} for side in ("left", "right")}
 
 
 POSITION_NEIGHBOURS = TableSchema(
@@ -283,14 +289,10 @@ class PositionNeighbours(AbstractTokenPools):
 
     table: ClassVar[TableSchema] = POSITION_NEIGHBOURS
     scale: ClassVar[Scale] = "positive"
+    what: ClassVar[str] = "position"
 
-    def compute(self, sample: TokenSample) -> pd.DataFrame:
-        rows = [
-            self.row(sample, layer, scores["position"])
-            for layer, scores in enumerate(self.scores(sample))
-            if "position" in scores
-        ]
-        return self.frame(sample, rows, "position")
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        return {"position": {}}
 
 
 TAG_NEIGHBOURS = TableSchema(
@@ -324,14 +326,7 @@ class TagNeighbours(AbstractTokenPools):
     """
 
     table: ClassVar[TableSchema] = TAG_NEIGHBOURS
+    what: ClassVar[str] = "their tag"
 
-    def compute(self, sample: TokenSample) -> pd.DataFrame:
-        if not sample.tags:
-            return pd.DataFrame(columns=self.table.column_names)
-        rows = [
-            {**self.row(sample, layer, scores[tag_key(tag)]), "tag": tag, "subword": self.subword}
-            for layer, scores in enumerate(self.scores(sample))
-            for tag in sample.tags
-            if tag_key(tag) in scores
-        ]
-        return self.frame(sample, rows, "their tag")
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        return {tag_key(tag): {"tag": tag, "subword": self.subword} for tag in sample.tags}

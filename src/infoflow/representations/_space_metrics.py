@@ -216,10 +216,6 @@ class ReferenceLayer:
 
     Metrics are those of `SpaceSimilarity`, except RSA; `procrustes` is the cosine of its angle here, so that all are
     similarities, 1 for equal spaces.
-
-    Args:
-        states: (token, width), of the reference.
-        blocks: (token,), bootstrap block of each token.
     """
 
     def __init__(self, states: Float[np.ndarray, "token width"], blocks: Int[np.ndarray, " token"]) -> None:

@@ -105,7 +105,17 @@ class SpaceSimilarity(PairMeasure):
         self.request = SampleRequest(occurrences=occurrences if metrics != ("rsa",) else items)
 
     def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:
-        frame = pd.DataFrame(similarity_grid(first, second, self.metrics, self.items, self.dissimilarity))
+        if len(first) < LEAST_ROWS:
+            raise UserError(
+                f"Similarity of spaces needs at least {LEAST_ROWS} words. The sample of {first.facts.model} has "
+                f"{len(first)}: use a larger corpus."
+            )
+        spaces = [metric for metric in self.metrics if metric != "rsa"]
+        rows = list(_space_rows(first, second, spaces)) if spaces else []
+        if "rsa" in self.metrics:
+            rows += _rsa_rows(first.first(self.items), second.first(self.items), self.dissimilarity)
+        rows.sort(key=lambda row: (self.metrics.index(row["metric"]), row["layer_a"], row["layer_b"]))
+        frame = pd.DataFrame(rows)
         warn_few_words(frame, max(first.width, second.width))
         return frame.assign(
             stack_a=first.facts.stack,
@@ -138,29 +148,6 @@ def check_metrics(metrics: Sequence[str]) -> None:
     if unknown or not metrics or len(set(metrics)) < len(metrics):
         got = as_written(unknown[0] if unknown else list(metrics))
         raise UserError(f"metrics must be different ones of {', '.join(METRICS)}. Got {got}.")
-
-
-def similarity_grid(
-    first: TokenSample, second: TokenSample, metrics: Sequence[str], items: int, dissimilarity: str
-) -> list[dict[str, Any]]:
-    """Rows of layer_a, layer_b, metric and the estimate columns.
-
-    Args:
-        first: States of the first model.
-        second: States of the second model, for the same occurrences in the same order.
-        metrics: Subset of `METRICS`; rows come in their order.
-        items: RSA compares the first `items` occurrences of the sample.
-        dissimilarity: RSA's distance between two occurrences.
-    """
-    if len(first) < LEAST_ROWS:
-        raise UserError(
-            f"Similarity of spaces needs at least {LEAST_ROWS} words. The sample of {first.facts.model} has "
-            f"{len(first)}: use a larger corpus."
-        )
-    rows = [] if metrics == ("rsa",) else list(_space_rows(first, second, [m for m in metrics if m != "rsa"]))
-    if "rsa" in metrics:
-        rows += _rsa_rows(first.first(items), second.first(items), dissimilarity)
-    return sorted(rows, key=lambda row: (metrics.index(row["metric"]), row["layer_a"], row["layer_b"]))
 
 
 def _estimate_columns(

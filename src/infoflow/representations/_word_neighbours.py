@@ -293,14 +293,6 @@ def word_points(
     """`occurrences` of each of the most frequent single-token words, and `pool` occurrences of any words.
 
     The choice depends only on hashes of the text, so models with the same tokenizer use the same occurrences.
-
-    Args:
-        reader: The corpus as the model reads it.
-        words: Number of words.
-        least: Minimum occurrences of a word to be chosen or to be a static neighbour.
-        occurrences: Number of occurrences of each word, from different sentences.
-        pool: Number of occurrences of any words, from sentences in the order of their hash.
-        named: Words to use instead of the most frequent ones.
     """
     tokenizer, counts = reader.model.require_tokenizer(), count_words(reader)
     often = Counter({token: count for token, count in counts.items() if count >= least})

@@ -63,11 +63,7 @@ def gradient_relevance(
 
 
 def run_copies(request: Request, seeds: Tensor, output: Output | None) -> Copies:
-    """Run the copies for some of the request's seeds; gradients must be enabled.
-
-    Raises:
-        UserError: The model has no head and there is no `output`, or `output` has a wrong shape.
-    """
+    """Run the copies for some of the request's seeds; gradients must be enabled."""
     model, num = request.model, len(seeds)
     inputs = {name: _copied(value, num) for name, value in request.predictions.inputs.items()}
     with _leaves_at_state_0(model) as embeddings:

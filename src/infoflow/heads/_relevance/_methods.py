@@ -162,10 +162,6 @@ def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
         yield
 
 
-def _constant_weights(call: AttentionCall) -> AttentionCall:
-    return call.edited(weights=call.weights.detach())
-
-
 def _halved_products(call: AttentionCall) -> AttentionCall:
     if call.query is None or call.key is None or call.others is not None:
         raise UserError(
@@ -182,7 +178,7 @@ def _halved_products(call: AttentionCall) -> AttentionCall:
 
 
 _ATTENTION: dict[str, Callable[[AttentionCall], AttentionCall]] = {
-    "cp-lrp": _constant_weights,
+    "cp-lrp": lambda call: call.edited(weights=call.weights.detach()),
     "attn-lrp": _halved_products,
 }
 

@@ -171,13 +171,10 @@ class AttentionNode(AbstractNode):
         heads_NHTd = relevance.unflatten(2, (self.attention.num_heads, self.attention.head_dim)).transpose(1, 2)
         core = self._ungrouped(core_relevance(heads_NHTd, self.core, rule))
         if self.rotations is not None:
-            core = CoreRelevance(
-                query=self.rotations[0].relevance(core.query, rule),
-                key=self.rotations[1].relevance(core.key, rule),
-                value=core.value,
-            )
+            of_query, of_key = self.rotations
+            core = core._replace(query=of_query.relevance(core.query, rule), key=of_key.relevance(core.key, rule))
         if len(self.projections) == 1:
-            return (self.projections[0].relevance([core.query, core.key, core.value], rule, absorbed),)
+            return (self.projections[0].relevance(list(core), rule, absorbed),)
         parts = (
             self.projections[0].relevance([core.query], rule, absorbed),
             self.projections[1].relevance([core.key, core.value], rule, absorbed),
