@@ -16,6 +16,8 @@ from infoflow.foundation import UserError, as_tensor, as_written
 # B sentence, H head, Q query, K key
 
 
+Weights = Float[Tensor, "sentence head query key"]
+Pairs = Bool[Tensor, "sentence query key"]
 Array = Tensor | np.ndarray
 Attention = Array | Sequence[Array]
 """(layer, batch, head, query, key), or a sequence of layers, as in Transformers' `outputs.attentions`."""
@@ -25,8 +27,8 @@ Attention = Array | Sequence[Array]
 class AttentionRows:
     """Which entries of attention matrices count. Weights are not renormalised after exclusion."""
 
-    admissible: Bool[Tensor, "sentence query key"]  # the query counts, and may attend to this key, which counts as well
-    visible: Bool[Tensor, "sentence query key"]  # the model lets the query attend to this key, whether it counts or not
+    admissible: Pairs  # the query counts, and may attend to this key, which counts as well
+    visible: Pairs  # the model lets the query attend to this key, whether it counts or not
     offset: Int[Tensor, "sentence query key"]
     """Key's position minus the query's; positions count real tokens, so padding does not shift them."""
 
@@ -44,7 +46,7 @@ class AttentionRows:
         key: AttentionKey,
         queries: Bool[Tensor, "sentence query"] | None = None,
         keys: Bool[Tensor, "sentence key"] | None = None,
-        visible: Bool[Tensor, "sentence query key"] | None = None,
+        visible: Pairs | None = None,
     ) -> "AttentionRows":
         """The rows for one stack and kind of attention.
 
@@ -89,22 +91,18 @@ def _offsets(
     return keys.unsqueeze(1) - queries.unsqueeze(2)
 
 
-def uniform_attention(visible: Bool[Tensor, "sentence query key"]) -> Float[Tensor, "sentence head=1 query key"]:
+def uniform_attention(visible: Pairs) -> Float[Tensor, "sentence head=1 query key"]:
     """Weights of a head that attends equally to all visible keys, in float32 like a model's softmax."""
     return (visible / visible.sum(2, keepdim=True).clamp(min=1)).unsqueeze(1)
 
 
-def largest(
-    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-) -> Float[Tensor, "sentence head query"]:
+def largest(weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head query"]:
     """Each row's largest weight over its keys; rows without keys give −1."""
     # Filled, not multiplied: rows of padding may hold NaN.
     return weights.masked_fill(~rows.admissible.unsqueeze(1), -1).amax(3)
 
 
-def maxima(
-    weights: Float[Tensor, "sentence head query key"], admissible: Bool[Tensor, "sentence #head query key"]
-) -> Float[Tensor, "sentence head query key"]:
+def maxima(weights: Weights, admissible: Bool[Tensor, "sentence #head query key"]) -> Weights:
     """1/m on each of the m admissible keys that share the largest weight of their row, 0 on all others.
 
     Weights tie only if they are exactly equal; a difference in the last digit decides. A row without keys is 0
@@ -115,9 +113,7 @@ def maxima(
     return best.div_(best.sum(3, keepdim=True).clamp_(min=1))
 
 
-def sum_on(
-    shares: Float[Tensor, "sentence head query key"], targets: Sequence[Bool[Tensor, "sentence query key"]]
-) -> Float[Tensor, "sentence head target"]:
+def sum_on(shares: Weights, targets: Sequence[Pairs]) -> Float[Tensor, "sentence head target"]:
     """Sum of `maxima` over each set of targets, in float64."""
     chosen = torch.stack(list(targets), dim=1).flatten(2).to(shares)
     return (shares.flatten(2) @ chosen.mT).double()

@@ -19,7 +19,7 @@ from infoflow.foundation import NUM_BLOCKS, Scale, UserError, is_punctuation
 from infoflow.models import keys_stack
 from infoflow.results import Column, ratio_estimate
 
-from ._attention_rows import Array, Attention, AttentionRows, check_attention
+from ._attention_rows import Array, Attention, AttentionRows, Pairs, Weights, check_attention
 
 SPECIAL = "special"  # every special token
 PUNCTUATION = "punctuation"
@@ -197,9 +197,7 @@ class AbstractHeadMeasure(SummedMeasure):
         self._read: dict[AttentionKey, dict[int, _Sums]] = {}
 
     @abstractmethod
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-    ) -> Float[Tensor, "sentence head *x"]:
+    def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head *x"]:
         """Sums over the queries of each sentence, in float64."""
 
     def count(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
@@ -241,9 +239,7 @@ class AbstractHeadMeasure(SummedMeasure):
         """The queries and keys that count in arrays; subclasses may take further arguments."""
         return AttentionRows.of_tokens(valid)
 
-    def _rows(
-        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
-    ) -> AttentionRows:
+    def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> AttentionRows:
         """The queries and keys that count in a layer; subclasses may add further data."""
         return AttentionRows.of_activations(
             activations,

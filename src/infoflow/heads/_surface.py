@@ -17,7 +17,7 @@ from infoflow.foundation import NUM_BLOCKS, Scale, UserError, as_tensor, as_writ
 from infoflow.models import AttentionCall, Model, keys_stack, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._attention_rows import Array, AttentionRows, uniform_attention
+from ._attention_rows import Array, AttentionRows, Pairs, Weights, uniform_attention
 from ._head_measure import (
     HEAD_KEYS,
     NAMED,
@@ -136,9 +136,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
         rows = AttentionRows.of_tokens(valid)
         return rows.extended(SurfaceRows, chosen=chosen, first_query=first, separators=masks["sep"])
 
-    def _rows(
-        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
-    ) -> SurfaceRows:
+    def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> SurfaceRows:
         stack, target = key[0], keys_stack(*key)
         queries, keys = activations.queries_stream(key), activations.keys_stream(key)
         last = keys.position.amax(1, keepdim=True)
@@ -148,9 +146,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
         rows = super()._rows(activations, key, visible)
         return rows.extended(SurfaceRows, chosen=chosen, first_query=first, separators=separators)
 
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: SurfaceRows
-    ) -> Float[Tensor, "sentence head statistic"]:
+    def sums(self, weights: Weights, rows: SurfaceRows) -> Float[Tensor, "sentence head statistic"]:
         # Filled, not multiplied: rows of padding may hold NaN.
         kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
         near = torch.stack([rows.admissible & (rows.offset == offset) for offset in OFFSETS.values()], dim=3)

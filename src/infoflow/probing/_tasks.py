@@ -47,33 +47,27 @@ def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
     ]
 
 
-def build_task(
-    name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: int = 0, test: Corpus | None = None
-) -> ProbeTask:
+def build_task(name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: int = 0) -> ProbeTask:
     """The examples of a task over a corpus, in three parts that share no sentence.
 
     A sentence's part depends only on (seed, its text without case and spacing): a fifth is the test part, a fifth the
-    development part. If `test` is set, it is the test part; then the first fifth joins the training part, and sentences
-    of `corpus` whose text occurs in `test` are left out. A corpus with the column `part` marks its own test sentences
-    (`Corpus.with_test`).
+    development part. A corpus with the column `part` marks its own test sentences (`Corpus.with_test`); then the first
+    fifth joins the training part, and other sentences with the text of a test sentence are left out.
 
     Args:
         name: One of `tasks()`, or a tag column of the corpus, or `NAME-spans` of one in IOB2.
         corpus: Source of the examples.
         rows: Sentences of the corpus to use; None: all.
         seed: Seeds the parts and the task's random choices: negative pairs, changed sentences.
-        test: A separate corpus for the test part.
     """
     kind = _kind(name, corpus)
     chosen = np.arange(len(corpus)) if rows is None else np.unique(np.asarray(rows, dtype=np.int64))
-    if test is not None and (missing := kind.missing(test.columns)):
-        raise _lacking(name, missing, test)
     left_out: Counter[str] = Counter()
-    parts = _parts(corpus, chosen, seed, test, left_out)
-    for part, (_, own) in zip(PARTS, parts, strict=True):
-        _check_part(name, part, len(own), corpus if part != "test" or test is None else test)
-    ask = kind.begin(lambda: _sentences(*parts[0], seed))
-    asked = [_asked(kind, source, own, seed, ask, left_out) for source, own in parts]
+    parts = _parts(corpus, chosen, seed, left_out)
+    for part, own in zip(PARTS, parts, strict=True):
+        _check_part(name, part, len(own), corpus)
+    ask = kind.begin(lambda: _sentences(corpus, parts[0], seed))
+    asked = [_asked(kind, corpus, own, seed, ask, left_out) for own in parts]
     names = tuple(dict.fromkeys(question.label for _, question in asked[0].questions))
     _check_classes(name, names, corpus, left_out)
     found = [_part(part, each, names, left_out) for part, each in zip(PARTS, asked, strict=True)]
@@ -147,27 +141,20 @@ def _lacking(name: str, missing: str, corpus: Corpus) -> UserError:
     )
 
 
-def _parts(
-    corpus: Corpus, rows: np.ndarray, seed: int, test: Corpus | None, left_out: Counter[str]
-) -> list[tuple[Corpus, np.ndarray]]:
-    """The corpus and rows of each part."""
+def _parts(corpus: Corpus, rows: np.ndarray, seed: int, left_out: Counter[str]) -> list[np.ndarray]:
+    """The rows of each part."""
     if len(rows) == 0:
-        return [(corpus, rows)] * 3
+        return [rows] * 3
     numbers = split_numbers(corpus.select(rows).column("text"), seed, purpose="probing")
-    last = numbers < TEST_SHARE
-    dev = ~last & (numbers < TEST_SHARE + DEV_SHARE)
-    if test is None and "part" not in corpus.columns:
-        return [(corpus, rows[~last & ~dev]), (corpus, rows[dev]), (corpus, rows[last])]
-    if test is None:
-        test, tested = corpus, np.array([part == "test" for part in corpus.select(rows).column("part")])
-        asked, apart = rows[tested], numbers[tested]
-    else:
-        tested, asked = np.zeros(len(rows), dtype=bool), np.arange(len(test))
-        apart = split_numbers(test.column("text"), seed, purpose="probing")
-    known = np.isin(numbers, apart) & ~tested
-    left_out["sentences that also occur in the test corpus"] += int(known.sum())
-    kept = ~known & ~tested
-    return [(corpus, rows[kept & ~dev]), (corpus, rows[kept & dev]), (test, asked)]
+    test = numbers < TEST_SHARE
+    dev = ~test & (numbers < TEST_SHARE + DEV_SHARE)
+    kept = ~test
+    if "part" in corpus.columns:
+        test = np.array([part == "test" for part in corpus.select(rows).column("part")])
+        known = np.isin(numbers, numbers[test]) & ~test
+        left_out["sentences that also occur in the test corpus"] += int(known.sum())
+        kept = ~known & ~test
+    return [rows[kept & ~dev], rows[kept & dev], rows[test]]
 
 
 def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSentence]:

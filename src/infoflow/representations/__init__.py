@@ -17,9 +17,9 @@ from ._entropy import entropy as entropy
 from ._entropy import mutual_information as mutual_information
 from ._gaussian_classifier import LabelledMoments
 from ._geometry_table import GEOMETRY
-from ._halved_clusters import HalvedClusters
 from ._influence_by_frequency import INFLUENCE_BY_FREQUENCY
 from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequency
+from ._information_estimate import HalvedClusters
 from ._information_estimate import corrected_information as corrected_information
 from ._information_estimate import estimate_information as estimate_information
 from ._information_measure import MutualInformation as MutualInformation

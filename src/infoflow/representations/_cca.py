@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor, current_display
 
-from ._views import Matrix, as_views, centred, gram
+from ._views import Matrix, States, as_views, centred, gram
 
 _LEAST_CORRELATION = 1e-5
 
@@ -188,9 +188,7 @@ def canonical_of_overlap(
     )
 
 
-def orthonormal(
-    x: Float[Tensor, "token width"], floor: float
-) -> tuple[Float[Tensor, "token direction"], Float[Tensor, "direction width"]]:
+def orthonormal(x: States, floor: float) -> tuple[Float[Tensor, "token direction"], Float[Tensor, "direction width"]]:
     """Orthonormal directions of a centred view and their loadings, by QR, then SVD of the small factor."""
     norms = torch.linalg.vector_norm(x, dim=0)
     varying = norms > 0
@@ -233,7 +231,7 @@ def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
     return float(cca_correlations(_leading(view_x, variance), _leading(view_y, variance)).mean())
 
 
-def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, "token component"]:
+def _leading(x: States, variance: float) -> Float[Tensor, "token component"]:
     left, singular, _ = thin_svd(centred(x))
     explained = singular.square().cumsum(0) / singular.square().sum().clamp(min=torch.finfo(x.dtype).tiny)
     # Rounding in the sum must not add a component when `variance` is 1.

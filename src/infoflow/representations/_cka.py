@@ -10,7 +10,7 @@ from torch import Tensor
 from infoflow.foundation import UserError, current_display
 
 from ._cca import thin_svd
-from ._views import Matrix, as_view, as_views, centred, gram
+from ._views import Matrix, States, as_view, as_views, centred, gram
 
 LEAST_ROWS = 4  # the debiased estimate divides by n − 3
 
@@ -189,7 +189,7 @@ def _check_varies(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token wid
             raise UserError(f"{name} must vary over tokens. All its rows are equal, so it has no shape.")
 
 
-def _partly_whitened(x: Float[Tensor, "token width"], alpha: float) -> Float[Tensor, "token width"]:
+def _partly_whitened(x: States, alpha: float) -> States:
     values, vectors = torch.linalg.eigh(x.mT @ x)
     kept = values > _LEAST_EIGENVALUE * values[-1]
     values, vectors = values[kept], vectors[:, kept]

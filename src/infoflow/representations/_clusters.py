@@ -15,7 +15,7 @@ from infoflow.flow import PassOptions, Reader, Regime, Stream, forward
 from infoflow.foundation import UserError, current_display, hash64_array, stream
 from infoflow.models import argmin, tap
 
-from ._views import Matrix, as_view
+from ._views import Matrix, States, as_view
 
 _BATCH = 10_240
 """On 100,000 states (2,000 Zipfian types, 64 positions) 1,000 clusters carry 3.0 nats, and 2.4 in batches of 1,024."""
@@ -76,7 +76,7 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
     return cluster(as_view(x, "x", torch.float32), clusters, seed).labels
 
 
-def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) -> Clustering:
+def cluster(rows: States, clusters: int, seed: int = 0) -> Clustering:
     """`discretize` on the device of `rows`; also returns the centres, to which `nearest` can assign further states."""
     num = len(rows)
     if not 1 <= clusters <= num:
@@ -105,7 +105,7 @@ def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) ->
     return Clustering(nearest(rows, centres).labels, centres)
 
 
-def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
+def _batches(rows: States, size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
     """Endless batches in random order; each has all rows if they fit into one batch."""
     order = torch.empty(0, dtype=torch.int64)
     for _ in range(steps):
@@ -120,7 +120,7 @@ class Nearest(NamedTuple):
     squares: Float[Tensor, " token"]  # squared distance to that centre
 
 
-def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Nearest:
+def nearest(rows: States, centres: Float[Tensor, "cluster width"]) -> Nearest:
     """The centre nearest to each row; ties go to the first.
 
     Rows are measured relative to the mean of the centres; far from the origin, float32 is too inaccurate for distances.
@@ -134,7 +134,7 @@ def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster 
     return Nearest(torch.cat(labels), torch.cat(squares))
 
 
-def _far_apart(x: Float[Tensor, "token width"], num: int, rng: np.random.Generator) -> Float[Tensor, "cluster width"]:
+def _far_apart(x: States, num: int, rng: np.random.Generator) -> Float[Tensor, "cluster width"]:
     """`num` rows of x, far apart: each is the one of a few random rows that leaves the smallest total distance.
 
     With Zipf's law, random initial rows would put most centres on the most frequent tokens; on the states described at
@@ -182,9 +182,7 @@ def fold_of(sentence_ids: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
     return (hash64_array(("cluster-fold",), sentence_ids) % np.uint64(FOLDS)).astype(np.int64)
 
 
-def position_means(
-    states: Float[Tensor, "token width"], positions: Int[Tensor, " token"], num: int
-) -> Float[Tensor, "position width"]:
+def position_means(states: States, positions: Int[Tensor, " token"], num: int) -> Float[Tensor, "position width"]:
     """The mean state at each of `num` positions. Positions with few states share the mean of those states together (of
     all states if there are none); it is also the last row, for all other positions."""
     count = positions.bincount(minlength=num + 1)
@@ -220,7 +218,7 @@ class StateClusters:
         }
 
     def labels(
-        self, layer: int, states: Float[Tensor, "token width"], positions: Int[Tensor, " token"]
+        self, layer: int, states: States, positions: Int[Tensor, " token"]
     ) -> UInt16[np.ndarray, "clustering token"]:
         """The cluster of each state, in every clustering of its layer."""
         centres, found = self.centres[layer], []

@@ -331,8 +331,6 @@ class InfluenceByFrequency(Intervention):
             keys = {"stack": influenced.stack, "pool": pool, "width": width, "side": self.side}
             for block, (own, control) in enumerate(zip(own_L2ND, control_L2ND, strict=True)):
                 with_token, without = (LayerView(view, groups) for view in own)
-                distance = paired_distance(with_token, without, self.side)
                 baseline = 1 - weighted_mean(canonical_of(*control), self.side)
-                numbers = distance.columns(baseline, influenced.size)
-                rows.append({**keys, "block": block, **numbers})
+                rows.append({**keys, "block": block, **paired_distance(with_token, without, self.side, baseline)})
         return rows

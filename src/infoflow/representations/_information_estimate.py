@@ -1,15 +1,18 @@
 """Mutual information corrected for small samples: for unseen pairs, then extrapolated to infinitely many tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+import torch
+from jaxtyping import Bool, Float, Float32, Int
 from scipy.special import ndtri
+from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS, Interval, Scale, block_interval, bounds_of, replicate_weights, stream
 from infoflow.results import estimate, linear_replicates
 
+from ._clusters import FOLDS, cluster, nearest
 from ._entropy import BlockCounts
 
 
@@ -203,3 +206,46 @@ def _without_each(counts: _Joint, of_halves: Float[np.ndarray, " half"]) -> Floa
     changed = [counts.within(part).information_without_each() for part in _parts(1)]
     mean = np.where(first, changed[0] + of_halves[1], changed[1] + of_halves[0]) / 2
     return np.where(np.isfinite(mean), 2 * whole - mean, whole)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HalvedClusters:
+    """Two clusterings of all states, one fitted to the even bootstrap blocks, one to the odd ones.
+
+    Centres also fit the noise of their own states. The difference between blocks that a clustering was fitted to and
+    the other blocks shows how much (`InformationEstimate.optimism`).
+    """
+
+    labels: Int[np.ndarray, "clustering token"]
+    blocks: Int[np.ndarray, " token"]
+
+    @classmethod
+    def fitted(
+        cls, states: Float32[Tensor, "token width"], clusters: int, blocks: Int[np.ndarray, " token"], seed: int = 0
+    ) -> "HalvedClusters":
+        """At most `clusters` clusters, and at most one for each state of a half."""
+        halves = [np.flatnonzero(blocks % FOLDS == fold) for fold in range(FOLDS)]
+        if min(map(len, halves)) < 2:  # the states of a single text
+            halves = [np.arange(len(blocks))] * FOLDS
+        num = min(clusters, *map(len, halves))
+        centres = [cluster(states[torch.from_numpy(half)], num, seed).centres for half in halves]
+        return cls(np.stack([nearest(states, each).labels.numpy() for each in centres]), blocks)
+
+    def of(self, rows: Int[np.ndarray, " chosen"]) -> "HalvedClusters":
+        """The same clusterings, restricted to `rows`."""
+        return HalvedClusters(self.labels[:, rows], self.blocks[rows])
+
+    def corrected(self, tokens: Int[np.ndarray, " token"]) -> float:
+        """The information about tokens, averaged over both clusterings and corrected for the number of tokens."""
+        return float(np.mean([corrected_information(own, tokens, self.blocks) for own in self.labels]))
+
+    def estimate(self, tokens: Int[np.ndarray, " token"]) -> InformationEstimate:
+        """The information about tokens, averaged over both clusterings."""
+        found = [estimate_information(own, tokens, self.blocks) for own in self.labels]
+        names = [field.name for field in fields(InformationEstimate) if field.name != "optimism"]
+        means = {name: np.mean([getattr(each, name) for each in found], axis=0) for name in names}
+        means["tail"] = float(means["tail"])
+        gains = [
+            optimism_of(own, tokens, self.blocks, self.blocks % FOLDS == fold) for fold, own in enumerate(self.labels)
+        ]
+        return InformationEstimate(**means, optimism=float(np.mean(gains)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._views import Matrix, as_labels, as_view
+from ._views import Matrix, States, as_labels, as_view
 
 METRICS = ("cosine", "euclidean")
 
@@ -39,9 +39,7 @@ class _Best(NamedTuple):
     indices: Int[Tensor, "query neighbour"]
 
 
-def nearest(
-    x: Float[Tensor, "token width"], k: int, metric: str, queries: Int[Tensor, " query"]
-) -> Iterator[Neighbours]:
+def nearest(x: States, k: int, metric: str, queries: Int[Tensor, " query"]) -> Iterator[Neighbours]:
     """The k nearest rows to each query row (all others if there are fewer), block by block.
 
     faiss (extra `faiss`) gives the same neighbours up to rounding and ties, about 1.3 to 2 times as fast.
@@ -65,8 +63,8 @@ def check_metric(metric: str) -> None:
 
 
 def scored(
-    x: Float[Tensor, "token width"], metric: str, centre: Float[Tensor, " width"] | None = None
-) -> tuple[Float[Tensor, "token width"], Float[Tensor, " token"] | None]:
+    x: States, metric: str, centre: Float[Tensor, " width"] | None = None
+) -> tuple[States, Float[Tensor, " token"] | None]:
     """Rows, and an offset, such that inner products rank neighbours as the metric does.
 
     A zero vector has cosine 0 with every row.
@@ -208,9 +206,7 @@ def neighbour_agreement(
     return float(agreement.scores.mean())
 
 
-def agreements(
-    x: Float[Tensor, "token width"], labels: Int[np.ndarray, " token"], k: int, few: str, metric: str
-) -> NeighbourAgreement:
+def agreements(x: States, labels: Int[np.ndarray, " token"], k: int, few: str, metric: str) -> NeighbourAgreement:
     """The score and the chance level of every row that counts; empty if no label has enough rows."""
     check_neighbours(k, few, metric)
     others = np.bincount(labels)[labels] - 1  # other rows with the same label
@@ -234,7 +230,7 @@ def check_neighbours(k: int, few: str, metric: str) -> None:
 
 
 def _hits(
-    x: Float[Tensor, "token width"],
+    x: States,
     labels: Int[Tensor, " token"],
     k: int,
     metric: str,

@@ -112,19 +112,6 @@ class LayerView:
         return [whiten(covariance, floor) for covariance in covariances]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Distance:
-    """1 − PWCCA and its bootstrap replicates."""
-
-    value: float
-    replicates: Float[np.ndarray, " replicate"]
-    ends: Interval
-
-    def columns(self, baseline: float, count: int) -> dict[str, Any]:
-        """Estimate columns."""
-        return estimate(self.value, self.replicates, baseline, count, ends=self.ends)
-
-
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """Estimate columns of 1 − PWCCA between two layers on the same occurrences; the baseline shuffles the rows of y.
 
@@ -132,7 +119,10 @@ def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """
     if too_few_rows(len(x.centred), max(x.centred.shape[1], y.centred.shape[1])):
         return undefined_columns(len(x.centred))
-    return paired_distance(x, y, side).columns(_shuffled_distance(x, y, side), len(x.centred))
+    order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
+    cross = x.centred.mT @ y.centred[order]
+    shuffled = canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross)
+    return paired_distance(x, y, side, 1 - weighted_mean(shuffled, side))
 
 
 def undefined_columns(count: int) -> dict[str, Any]:
@@ -140,8 +130,8 @@ def undefined_columns(count: int) -> dict[str, Any]:
     return estimate(math.nan, np.full(NUM_REPLICATES, np.nan), math.nan, count, ends=Interval(math.nan, math.nan))
 
 
-def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
-    """1 − PWCCA between two views of the same occurrences."""
+def paired_distance(x: LayerView, y: LayerView, side: str, baseline: float) -> dict[str, Any]:
+    """Estimate columns of 1 − PWCCA between two views of the same occurrences."""
     crosses = x.groups.covariances(x.centred, y.centred)
     each = [canonical_of_covariance(*parts) for parts in zip(x.whitenings, y.whitenings, crosses, strict=True)]
     values = 1 - np.array([weighted_mean(canonical, side) for canonical in each])
@@ -150,14 +140,8 @@ def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
         value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
     # Differences come from equally conditioned covariances, and are applied around the exact value.
     ends = x.groups.interval(value, values, scale="positive")
-    return Distance(value, x.groups.replicates(values) + (value - values[0]), ends)
-
-
-def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
-    """The distance of two layers with unrelated rows."""
-    order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
-    cross = x.centred.mT @ y.centred[order]
-    return 1 - weighted_mean(canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross), side)
+    replicates = x.groups.replicates(values) + (value - values[0])
+    return estimate(value, replicates, baseline, len(x.centred), ends=ends)
 
 
 LAYER_DISTANCE = TableSchema(

@@ -10,7 +10,7 @@ from torch import Tensor
 from infoflow.foundation import UserError
 
 from ._paired_distance import BlockGroups
-from ._views import Matrix, as_view, as_views, centred
+from ._views import Matrix, States, as_view, as_views, centred
 
 DISSIMILARITIES = ("cosine", "euclidean", "correlation")
 
@@ -67,7 +67,7 @@ def check_dissimilarity(metric: str) -> None:
         raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric}.')
 
 
-def _dissimilarities(x: Float[Tensor, "token width"], metric: str) -> Float[np.ndarray, " pair"]:
+def _dissimilarities(x: States, metric: str) -> Float[np.ndarray, " pair"]:
     if metric == "euclidean":
         return torch.nn.functional.pdist(x).numpy()
     if metric == "correlation":
@@ -82,7 +82,7 @@ def _dissimilarities(x: Float[Tensor, "token width"], metric: str) -> Float[np.n
     return (1 - torch.cat(pairs).round_(decimals=_DECIMALS)).numpy()
 
 
-def _cosines_above_diagonal(units: Float[Tensor, "token width"], start: int) -> Float[Tensor, " pair"]:
+def _cosines_above_diagonal(units: States, start: int) -> Float[Tensor, " pair"]:
     """Cosines of each row of a block with all rows after it."""
     similar = units[start : start + _ROWS_AT_ONCE] @ units[start:].mT
     return torch.cat([cosines[row + 1 :] for row, cosines in enumerate(similar)])

@@ -23,6 +23,7 @@ from ._views import (
     average_cosine,
     average_similarity,
     average_within_words,
+    sums_by,
     unit_rows,
 )
 
@@ -187,10 +188,7 @@ def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " 
 
     Source: [@timkey2021].
     """
-    sums, squares = (
-        torch.zeros(NUM_BLOCKS, units.shape[1], dtype=units.dtype).index_add_(0, blocks, x)
-        for x in (units, units.square())
-    )
+    sums, squares = (sums_by(blocks, x, NUM_BLOCKS) for x in (units, units.square()))
     total, energy = sums.sum(0), squares.sum(0)
     return Jackknifed(value=float(_share(total, energy)), without_block=_share(total - sums, energy - squares).numpy())
 

@@ -27,7 +27,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
 from infoflow.results import Column, TableSchema
 
 from ._geometry_table import GEOMETRY, Quantity, WordRows, check_words, geometry_row, in_space
-from ._views import Jackknifed, average_of_blocks, unit_rows
+from ._views import Jackknifed, average_of_blocks, sums_by, unit_rows
 
 _LONGEST = 512  # longer sentences count as this long in statistics of length
 
@@ -68,8 +68,7 @@ class BatchWords:
         ends = self.counts.cumsum(0)
         if self.merge == "mean":
             numbers = torch.arange(len(ends), device=rows.device).repeat_interleave(self.counts)
-            sums = torch.zeros(len(ends), rows.shape[1], dtype=torch.float64, device=rows.device)
-            return sums.index_add_(0, numbers, rows[self.tokens].double()) / self.counts.unsqueeze(1)
+            return sums_by(numbers, rows[self.tokens].double(), len(ends)) / self.counts.unsqueeze(1)
         at = ends - self.counts if self.merge == "first" else ends - 1
         return rows[self.tokens[at]].double()
 
@@ -124,16 +123,16 @@ class IntraSentence(Measure):
         vectors = in_space(vectors.cpu(), self.space).to(vectors.device)
         units = unit_rows(vectors)
         ones = units.any(1).double()
-        totals = unit_rows(_sum(vectors, words.sentences, len(blocks)))
-        numbers = _sum(ones, words.sentences, len(blocks))
-        cosines = _sum((units * totals[words.sentences]).sum(1), words.sentences, len(blocks))
+        totals = unit_rows(sums_by(words.sentences, vectors, len(blocks)))
+        numbers = sums_by(words.sentences, ones, len(blocks))
+        cosines = sums_by(words.sentences, (units * totals[words.sentences]).sum(1), len(blocks))
         counted = (numbers > 1) & totals.any(1)
         return {
-            "similarity": _sum(torch.where(counted, cosines / numbers.clamp(min=1), 0.0), blocks, NUM_BLOCKS),
-            "sentences": _sum(counted.double(), blocks, NUM_BLOCKS),
-            "short": _sum((~counted).double(), blocks, NUM_BLOCKS),
-            "units": _sum(units, blocks[words.sentences], NUM_BLOCKS),
-            "words": _sum(ones, blocks[words.sentences], NUM_BLOCKS),
+            "similarity": sums_by(blocks, torch.where(counted, cosines / numbers.clamp(min=1), 0.0), NUM_BLOCKS),
+            "sentences": sums_by(blocks, counted.double(), NUM_BLOCKS),
+            "short": sums_by(blocks, (~counted).double(), NUM_BLOCKS),
+            "units": sums_by(blocks[words.sentences], units, NUM_BLOCKS),
+            "words": sums_by(blocks[words.sentences], ones, NUM_BLOCKS),
         }
 
     def merge(self, other: "IntraSentence") -> None:
@@ -207,10 +206,6 @@ def _lengths(words: BatchWords, blocks: Int[Tensor, " sentence"]) -> Float[np.nd
     lengths = words.sentences.bincount(minlength=len(blocks)).clamp(max=_LONGEST)
     places = blocks * (_LONGEST + 1) + lengths
     return places.bincount(minlength=NUM_BLOCKS * (_LONGEST + 1)).view(NUM_BLOCKS, -1).double().cpu().numpy()
-
-
-def _sum(values: Float[Tensor, "row *rest"], places: Int[Tensor, " row"], num: int) -> Float[Tensor, "place *rest"]:
-    return torch.zeros(num, *values.shape[1:], dtype=values.dtype, device=values.device).index_add_(0, places, values)
 
 
 _COSINE_BINS = 80
