@@ -255,17 +255,16 @@ def word_attention(
     member = membership(words).to(attention)
     # Rows of padding may hold NaN, and 0 · NaN is NaN.
     kept = attention.masked_fill((words < 0)[:, None, :, None], 0)
-    queries = _first_only(member) if merge == "first" else member / member.sum(1, keepdim=True).clamp(min=1)
+    if merge == "first":
+        queries = member * (member.cumsum(1) == 1)
+    else:
+        queries = member / member.sum(1, keepdim=True).clamp(min=1)
     return queries.mT.unsqueeze(1) @ (kept @ member.unsqueeze(1))
 
 
 def membership(words: Int[Tensor, "sentence token"]) -> Bool[Tensor, "sentence token word"]:
     """Whether each token belongs to each word."""
     return words.unsqueeze(2) == torch.arange(max(int(words.max()) + 1, 1), device=words.device)
-
-
-def _first_only(member: Float[Tensor, "sentence token word"]) -> Float[Tensor, "sentence token word"]:
-    return member * (member.cumsum(1) == 1)
 
 
 # Dependency edges of a batch, for the two conventions of scoring them.

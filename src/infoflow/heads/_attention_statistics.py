@@ -114,11 +114,11 @@ class PositionalScores(AbstractHeadMeasure):
         return sum_on(maxima(weights, rows.admissible.unsqueeze(1)), [rows.offset == o for o in self.offsets])
 
     def count(self, rows: AttentionRows) -> Float[Tensor, "sentence offset"]:
-        return torch.stack([self._able(rows, offset).sum(1) for offset in self.offsets], dim=1).double()
-
-    def _able(self, rows: AttentionRows, offset: int) -> Bool[Tensor, "sentence query"]:
-        """Queries that have a valid key at the offset."""
-        return rows.queries if self.denominator == "all" else (rows.admissible & (rows.offset == offset)).any(2)
+        if self.denominator == "all":
+            counted = [rows.queries] * len(self.offsets)
+        else:
+            counted = [(rows.admissible & (rows.offset == offset)).any(2) for offset in self.offsets]
+        return torch.stack([queries.sum(1) for queries in counted], dim=1).double()
 
     def keys(self) -> list[dict[str, Any]]:
         return [{OFFSET: offset} for offset in self.offsets]

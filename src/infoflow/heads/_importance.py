@@ -81,7 +81,14 @@ class Importance(Intervention):
         one_minus: bool = False,
         sentences: int | None = 400,
     ) -> None:
-        check_importance(convention, example_loss, normalise)
+        choices = {
+            "convention": (convention, CONVENTIONS),
+            "example_loss": (example_loss, EXAMPLE_LOSSES),
+            "normalise": (normalise, NORMALISATIONS),
+        }
+        for name, (given, allowed) in choices.items():
+            if given not in allowed:
+                raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {given}.")
         self.convention, self.example_loss, self.normalise = convention, example_loss, normalise
         self.one_minus, self.sentences = one_minus, sentences
 
@@ -218,18 +225,6 @@ class ImportanceSums:
             for site, values in scores.items()
             for head, row in enumerate(values.T)
         ]
-
-
-def check_importance(convention: str, example_loss: str, normalise: str) -> None:
-    """Raises UserError for an unknown choice."""
-    choices = {
-        "convention": (convention, CONVENTIONS),
-        "example_loss": (example_loss, EXAMPLE_LOSSES),
-        "normalise": (normalise, NORMALISATIONS),
-    }
-    for name, (given, allowed) in choices.items():
-        if given not in allowed:
-            raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {given}.")
 
 
 def _spread(scores: dict[Site, np.ndarray]) -> dict[Site, np.ndarray]:

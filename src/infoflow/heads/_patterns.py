@@ -238,7 +238,8 @@ class _Targets:
         if length is not None:
             later, earlier = content & (content.cumsum(1) > length), masks["induction"]
             self.questions["prefix", "all"] = (earlier, later, "share")
-            self.questions["prefix", "last"] = (last_only(earlier), later, "share")
+            last = earlier & (earlier.flip(2).cumsum(2).flip(2) == 1)
+            self.questions["prefix", "last"] = (last, later, "share")
         self._content = content
 
     def keys(self, settings: PatternScores) -> Bool[Tensor, "sequence query key"]:
@@ -291,11 +292,6 @@ def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Te
     if pattern == "duplicate":
         return copies
     return torch.nn.functional.pad(copies, (1, 0))[:, :, :-1] & both
-
-
-def last_only(mask: Bool[Tensor, "sequence query key"]) -> Bool[Tensor, "sequence query key"]:
-    """The last of each row's targets."""
-    return mask & (mask.flip(2).cumsum(2).flip(2) == 1)
 
 
 def _pattern_sums(

@@ -23,17 +23,11 @@ from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class AskedPart:
+class AskedPart(LabelledRows):
     """The examples of one part."""
 
-    rows: InputRows
-    labels: Int[np.ndarray, "set example"]
     sentences: Int[np.ndarray, " example"]  # `Corpus.content_ids`, or any numbers that identify sentences
     types: Int[np.ndarray, " example"]
-
-    @property
-    def labelled(self) -> LabelledRows:
-        return LabelledRows(rows=self.rows, labels=self.labels)
 
     def take(self, index: Int[np.ndarray, " chosen"]) -> "AskedPart":
         return AskedPart(
@@ -211,7 +205,7 @@ def probe_answers(
     layer, number, labels = np.array(cells, dtype=np.int64).T
     grid = ProbeGrid(layer=layer, seed=np.asarray(seeds, dtype=np.int64)[number], labels=labels)
     classes = np.full(len(problem.train.labels), problem.classes)
-    trained = train_probes(problem.train.labelled, problem.dev.labelled, grid, classes, settings, device)
+    trained = train_probes(problem.train, problem.dev, grid, classes, settings, device)
     said = trained.predict(problem.test.rows).reshape(layers, len(seeds), len(names), -1)
     return {name: _answers(problem, name, said[:, :, k]) for k, name in enumerate(names)}
 

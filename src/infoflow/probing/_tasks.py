@@ -68,7 +68,7 @@ def build_task(name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: 
         _check_part(name, part, len(own), corpus)
     ask = kind.begin(lambda: _sentences(corpus, parts[0], seed))
     asked = [_asked(kind, corpus, own, seed, ask, left_out) for own in parts]
-    names = tuple(dict.fromkeys(question.label for _, question in asked[0].questions))
+    names = tuple(dict.fromkeys(question.label for _, question in asked[0][1]))
     _check_classes(name, names, corpus, left_out)
     found = [_part(part, each, names, left_out) for part, each in zip(PARTS, asked, strict=True)]
     for part, each in zip(PARTS, found, strict=True):
@@ -164,12 +164,7 @@ def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSen
         yield AskedSentence(sentence=sentence, words=words, number=number, corpus=corpus.name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Asked:
-    """The examples of a part, each with its sentence's row."""
-
-    corpus: Corpus
-    questions: Sequence[tuple[int, ProbeQuestion]]
+_Asked = tuple[Corpus, list[tuple[int, ProbeQuestion]]]  # examples of a part, each with its sentence's row
 
 
 def _asked(
@@ -186,7 +181,7 @@ def _asked(
         if sentence.words
         for question in ask(sentence, left_out)
     ]
-    return _with_own_corpus(corpus, found) if kind.changes and found else _Asked(corpus=corpus, questions=found)
+    return _with_own_corpus(corpus, found) if kind.changes and found else (corpus, found)
 
 
 def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestion]]) -> _Asked:
@@ -198,15 +193,15 @@ def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestio
         own = Corpus.from_rows(rows, ("text", "words"), name)
     else:
         own = Corpus.from_sentences([each.text for each in written], name)
-    return _Asked(corpus=own, questions=[(row, question) for row, (_, question) in enumerate(questions)])
+    return own, [(row, question) for row, (_, question) in enumerate(questions)]
 
 
 def _part(part: str, asked: _Asked, names: Sequence[str], left_out: Counter[str]) -> Part:
     places = {name: place for place, name in enumerate(names)}
-    known = [(row, question) for row, question in asked.questions if question.label in places]
-    left_out[f"examples of the {part} part whose class is not in the training part"] += len(asked.questions) - len(
-        known
-    )
+    corpus, questions = asked
+    known = [(row, question) for row, question in questions if question.label in places]
+    unknown = len(questions) - len(known)
+    left_out[f"examples of the {part} part whose class is not in the training part"] += unknown
     second = [question.second for _, question in known]
     paired = len(second) > 0 and second[0] is not None
     examples = Examples(
@@ -215,7 +210,7 @@ def _part(part: str, asked: _Asked, names: Sequence[str], left_out: Counter[str]
         second=np.array(second, dtype=np.int64).reshape(-1, 2) if paired else None,
         label=np.array([places[question.label] for _, question in known], dtype=np.int64),
     )
-    return Part(corpus=asked.corpus, examples=examples)
+    return Part(corpus=corpus, examples=examples)
 
 
 def _listed(left_out: Counter[str]) -> str:

@@ -51,7 +51,7 @@ from ._rsa import rsa as rsa
 from ._space_metrics import ReferenceLayer, space_values
 from ._space_similarity import SPACE_SIMILARITY
 from ._space_similarity import SpaceSimilarity as SpaceSimilarity
-from ._token_map import TOKEN_MAP, map_states
+from ._token_map import TOKEN_MAP
 from ._token_map import TokenMap as TokenMap
 from ._usable_information import USABLE_INFORMATION, UsableEstimate, estimate_usable, usable_columns
 from ._usable_information import UsableInformation as UsableInformation

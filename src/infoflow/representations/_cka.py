@@ -52,8 +52,9 @@ def linear_cka(x: Matrix, y: Matrix, debiased: bool = False) -> float:
         raise UserError(f"Debiased CKA needs at least {LEAST_ROWS} tokens. Got {len(view_x)}.")
     # Centring does not change the debiased value, but keeps its large terms from cancelling.
     view_x, view_y = centred(view_x), centred(view_y)
-    hsic = hsic_debiased if debiased else _hsic_biased
-    return _ratio(hsic(view_x, view_y), hsic(view_x, view_x), hsic(view_y, view_y))
+    hsic = hsic_debiased if debiased else _gram_product
+    pairs = (view_x, view_y), (view_x, view_x), (view_y, view_y)
+    return _ratio(*(float(hsic(*pair)) for pair in pairs))
 
 
 def minibatch_cka(batches: Iterable[tuple[Matrix, Matrix]]) -> float:
@@ -98,10 +99,6 @@ def _ratio(cross: float, self_x: float, self_y: float) -> float:
         current_display().warn("CKA is undefined: a view has no self-similarity (too few tokens, or no variation).")
         return math.nan
     return cross / math.sqrt(self_x * self_y)
-
-
-def _hsic_biased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> float:
-    return float(_gram_product(x, y))
 
 
 def hsic_debiased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> float:
