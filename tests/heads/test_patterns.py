@@ -99,7 +99,7 @@ def test_known_heads_are_recognised(corpus, pattern):
     model = tiny.llama(corpus)
     settings = PatternScores(length=6, repeats=3, sequences=4)
     text = make_repeats(tiny.reader_of(model, corpus), "decoder", 4, 6, 3, 0)
-    TEXT["ids"] = text.tokens
+    TEXT["ids"] = text.ids.masked_fill(~text.content, -1)
     with tap(model, on_attention=perfect(pattern)):
         frame = run(model, corpus, settings)
     table = frame[frame["layer"] == 0].groupby(["pattern", "score"])["value"].first()

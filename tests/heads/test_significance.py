@@ -19,9 +19,7 @@ def sign_flip_p(differences):
 
 
 def scores(metric, sums_VK):
-    return VariantScores(
-        metric=metric, unit="", sums_VKS=sums_VK[:, :, None], score=lambda sums: sums[..., 0], num_sentences=1
-    )
+    return VariantScores(metric=metric, sums_VKS=sums_VK[:, :, None], score=lambda sums: sums[..., 0], num_sentences=1)
 
 
 def test_sign_flips_agree_with_all_signs():

@@ -395,17 +395,3 @@ def test_what_has_no_rule_is_named_and_not_passed_over(build):
     module.bert.encoder.layer[1].intermediate.__class__ = Odd
     with pytest.raises(UserError, match="no rule for the operation sin"):
         relevance(load_model(module), {"input_ids": torch.tensor([[5, 6, 7]])}, "voita")
-
-
-def test_chefers_older_method_rolls_gradient_times_relevance(build):
-    model = load_model(build("bert"))
-    batch = {"input_ids": torch.tensor([[5, 6, 7, 8]])}
-    tokens = token_relevance(model, batch, "chefer", version="2021a")
-    assert (tokens.groupby("position")["relevance"].sum() - 1).abs().max() < 1e-9
-    heads = relevance(model, batch, "chefer", version="2021a", normalise=None)["relevance"]
-    assert (heads >= 0).all()
-    assert (heads > 0).any()
-    with pytest.raises(UserError, match="single stacks"):
-        relevance(
-            load_model(build("bart")), {**batch, "decoder_input_ids": torch.tensor([[2, 9]])}, "chefer", version="2021a"
-        )

@@ -83,7 +83,6 @@ from ._sentence_attention import (
     quantise,
     restore,
     sentence_inputs,
-    value_weighted_norms,
 )
 from ._sentence_attention import copying_scores as copying_scores
 from ._sentence_attention import sentence_attention as sentence_attention

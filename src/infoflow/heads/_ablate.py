@@ -5,6 +5,7 @@
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from ._head_sets import (
     HeadEdit,
     HeadMeans,
     Replacement,
+    by_site,
     check_mode,
     head_means,
     head_set,
@@ -96,7 +98,7 @@ def _replacement(
     if mode == "zero":
         return zeros
     if inputs is not None:
-        return _OwnMean(inputs) if mode == "mean" else _OwnDonors(inputs)
+        return partial(_own_mean if mode == "mean" else _own_donors, inputs)
     assert reference is not None
     batches = _batches(model, reference, mode)
     if not batches:
@@ -104,24 +106,16 @@ def _replacement(
     return head_means(model, batches) if mode == "mean" else _ReferenceDonors(model, batches[0])
 
 
-class _OwnMean:
-    def __init__(self, inputs: "InputWatch") -> None:
-        self._inputs = inputs
-
-    def __call__(self, call: HeadCall) -> Tensor:
-        means = HeadMeans()
-        means.add(call.site, call.heads, self._inputs.real(call))
-        return means(call)
+def _own_mean(inputs: "InputWatch", call: HeadCall) -> Tensor:
+    means = HeadMeans()
+    means.add(call.site, call.heads, inputs.real(call))
+    return means(call)
 
 
-class _OwnDonors:
-    def __init__(self, inputs: "InputWatch") -> None:
-        self._inputs = inputs
-
-    def __call__(self, call: HeadCall) -> Tensor:
-        real = self._inputs.real(call)
-        donors = rotated_rows(real.sum(dim=1))
-        return DonatedHeads({call.site: call.heads[donors]}, {call.stack: real[donors]})(call)
+def _own_donors(inputs: "InputWatch", call: HeadCall) -> Tensor:
+    real = inputs.real(call)
+    donors = rotated_rows(real.sum(dim=1))
+    return DonatedHeads({call.site: call.heads[donors]}, {call.stack: real[donors]})(call)
 
 
 class _ReferenceDonors:
@@ -130,11 +124,7 @@ class _ReferenceDonors:
     def __init__(self, model: Model, reference: Mapping[str, Any]) -> None:
         with torch.no_grad(), tap(model, heads=True) as seen:
             model.module(**{name: value for name, value in reference.items() if name != "labels"})
-        self._outputs = {
-            Site(stack=stack, kind=kind, layer=layer): heads
-            for (stack, kind), layers in seen.heads.items()
-            for layer, heads in enumerate(layers)
-        }
+        self._outputs = by_site(seen.heads)
         self._real = {one.name: real_tokens(model, reference, one.name) for one in model.anatomy.stacks}
 
     def __call__(self, call: HeadCall) -> Tensor:

@@ -16,8 +16,8 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._ablation_scores import SentenceFunction, VariantScores, corpus_scores, correct, loss_scores
-from ._head_measure import HEAD_KEYS, KIND, STACK
-from ._head_sets import Head, HeadSet, all_heads, check_mode
+from ._head_measure import HEAD_KEYS, KIND, STACK, head_keys
+from ._head_sets import HeadSet, all_heads, check_mode
 from ._scored import SentenceScorer, no_loss
 
 HEAD_ABLATION = TableSchema(
@@ -90,9 +90,8 @@ class Ablation(Intervention):
         return no_loss(model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        kinds = ["head", "others"] if self.others else ["head"]
         frames = []
-        for removed in kinds:
+        for removed in ["head", "others"] if self.others else ["head"]:
             scores = head_losses(reader, options, self.mode, self.sentences, removed)
             frames.append(_frame(reader.model, scores, self.mode, removed, self.correction))
         return pd.concat(frames, ignore_index=True)
@@ -171,7 +170,7 @@ def _frame(model: Model, scores: VariantScores, mode: str, removed: str, correct
         alike.setdefault(group(head), []).append(float(row[0]))
     rows = [
         {
-            **_keys(head),
+            **head_keys(*head),
             "removed": removed,
             "mode": mode,
             "metric": scores.metric,
@@ -182,10 +181,6 @@ def _frame(model: Model, scores: VariantScores, mode: str, removed: str, correct
         for head, row, p_one, p_both in zip(heads, changes_VR, p, correct(p, correction), strict=True)
     ]
     return pd.DataFrame(rows, columns=HEAD_ABLATION.column_names)
-
-
-def _keys(head: Head) -> dict[str, Any]:
-    return dict(zip(HEAD_KEYS, head, strict=True))
 
 
 ABLATION_TRANSFER = TableSchema(
@@ -208,12 +203,7 @@ _SHUFFLES = 1000
 
 
 def ablation_transfer(
-    model: Model,
-    first: Corpus,
-    second: Corpus,
-    *,
-    sentences: int | None = None,
-    options: PassOptions | None = None,
+    model: Model, first: Corpus, second: Corpus, *, sentences: int | None = None, options: PassOptions | None = None
 ) -> pd.DataFrame:
     """Pearson's r between the effects of single ablations on two corpora, for all heads and for each kind.
 

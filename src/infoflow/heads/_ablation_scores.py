@@ -1,6 +1,5 @@
 """Scores of ablated variants on the same sentences, and tests of their paired differences."""
 
-# K block, M test, P permutation
 # V variant (0: the model as it is), K bootstrap block (64), S statistic that adds up over sentences, R replicate
 
 from collections.abc import Callable, Sequence
@@ -19,15 +18,11 @@ from ._ablate import ablate
 from ._head_sets import AblationMode, HeadSet
 from ._scored import ScoredBatch, SentenceScorer, VariantLosses
 
-# Tests of differences between two variants of a model, with corrections for multiple tests.
-
-
-PERMUTATIONS = 20_000
-"""Smallest p is 1/20,001: small enough to survive a correction for a few hundred heads."""
+PERMUTATIONS = 20_000  # smallest p is 1/20,001: small enough to survive a correction for a few hundred heads
 _CHUNK = 64
 
 
-def sign_flip_p(differences: Float[np.ndarray, "test block"], seed: int = 0) -> Float[np.ndarray, " test"]:
+def sign_flip_p(differences: Float[np.ndarray, "test block"]) -> Float[np.ndarray, " test"]:
     r"""Two-sided p-value of each row's sum under random signs of its blocks.
 
     $$ p = \frac{1 + \#\{ |\sum_k s_k d_k| \ge |\sum_k d_k| \}}{1 + P}, \qquad s_k = \pm 1 $$
@@ -36,9 +31,8 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"], seed: int = 0) -> 
     only adds noise, and differences are symmetric about 0. The same P = 20,000 random signs are used for all rows. A
     sum of NaN has no p-value.
     """
-    signs = (
-        stream("sign-flips", seed).integers(0, 2, size=(PERMUTATIONS, differences.shape[1]), dtype=np.int8) * 2.0 - 1
-    )
+    size = PERMUTATIONS, differences.shape[1]
+    signs = stream("sign-flips", 0).integers(0, 2, size=size, dtype=np.int8) * 2.0 - 1
     # A different order of summation changes the last digit, and a row of zeros must get p = 1.
     observed = np.abs(differences.sum(axis=1)) * (1 - 1e-12)
     larger = np.zeros(len(differences))
@@ -84,9 +78,6 @@ def paired_bootstrap_p(replicates: Float[np.ndarray, "test draw"]) -> Float[np.n
     return np.minimum(2 * (1 + tail) / (1 + draws), 1.0)
 
 
-# Scores of ablated variants on the same sentences, summed per bootstrap block so that differences are paired.
-
-
 SentenceFunction = Callable[[Model, Corpus], Float[np.ndarray, " sentence"]]
 """A user-defined metric: a number for each sentence of the corpus; their mean is the score."""
 
@@ -101,7 +92,6 @@ class VariantScores:
     """Statistics of each variant per bootstrap block, and the function that turns their sums into a score."""
 
     metric: str
-    unit: str
     sums_VKS: Float[np.ndarray, "variant block statistic"]
     score: Callable[[np.ndarray], np.ndarray]  # (…, S) → (…,)
     num_sentences: int
@@ -111,22 +101,22 @@ class VariantScores:
         """The variants at these indices, in this order."""
         return replace(self, sums_VKS=self.sums_VKS[list(places)])
 
-    def changes(self) -> Float[np.ndarray, "variant row"]:
-        """Score of each variant minus the full model's: the estimate, then its bootstrap replicates (V − 1, 1 + R)."""
-        weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
-        scores_VR = self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
-        return scores_VR[1:] - scores_VR[:1]
-
     def scores(self) -> Float[np.ndarray, "variant row"]:
         """Score of each variant, the full model first: the estimate, then its bootstrap replicates (V, 1 + R)."""
-        weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
+        return self._weighed(np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()]))
+
+    def changes(self) -> Float[np.ndarray, "variant row"]:
+        """Score of each variant minus the full model's: the estimate, then its bootstrap replicates (V − 1, 1 + R)."""
+        scores_VR = self.scores()
+        return scores_VR[1:] - scores_VR[:1]
+
+    def _weighed(self, weights_RK: np.ndarray) -> np.ndarray:
         return self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
 
     def p_values(self) -> Float[np.ndarray, " variant"]:
         """Two-sided p-values: of means by random signs of the blocks' differences, of BLEU by paired bootstrap."""
         if self.metric == "bleu":
-            weights_RK = replicate_weights(num=_BLEU_RESAMPLES)
-            scores_VR = self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
+            scores_VR = self._weighed(replicate_weights(num=_BLEU_RESAMPLES))
             return paired_bootstrap_p(scores_VR[1:] - scores_VR[:1])
         return sign_flip_p(self.sums_VKS[1:, :, 0] - self.sums_VKS[:1, :, 0])
 
@@ -166,7 +156,7 @@ def summed_losses(
             np.add.at(sums_VKS[:, :, 1].T, blocks, batch.counts.cpu().double().numpy()[:, None])
             sentences += batch.size
             progress.advance(batch.size)
-    return VariantScores(metric="loss", unit="nats per token", sums_VKS=sums_VKS, score=_ratio, num_sentences=sentences)
+    return VariantScores(metric="loss", sums_VKS=sums_VKS, score=_ratio, num_sentences=sentences)
 
 
 def corpus_scores(
@@ -181,9 +171,6 @@ def corpus_scores(
     """The score of each variant: BLEU (lower-cased, detokenised, beam search) or the mean of a user's function.
 
     Every variant runs in full, since the metric may call the model in any way.
-
-    Raises:
-        UserError: BLEU needs translations in the corpus, or a function does not return a number per sentence.
     """
     blocks, sums, signature = block_of(corpus.content_ids), [], ""
     with current_display().progress(f"Ablating heads of {model.name}", 1 + len(variants), "variants") as progress:
@@ -197,24 +184,14 @@ def corpus_scores(
             progress.advance(1)
     if not callable(metric):
         return bleu_variants(sums, len(corpus), signature)
-    return VariantScores(
-        metric=getattr(metric, "__name__", "metric"),
-        unit="",
-        sums_VKS=np.stack(sums),
-        score=_ratio,
-        num_sentences=len(corpus),
-    )
+    name = getattr(metric, "__name__", "metric")
+    return VariantScores(metric=name, sums_VKS=np.stack(sums), score=_ratio, num_sentences=len(corpus))
 
 
 def bleu_variants(sums: Sequence[np.ndarray], num_sentences: int, signature: str) -> VariantScores:
     """BLEU of each variant, computed from its statistics (`bleu_sums`); the unablated model comes first."""
     return VariantScores(
-        metric="bleu",
-        unit="percent",
-        sums_VKS=np.stack(sums),
-        score=_bleu,
-        num_sentences=num_sentences,
-        signature=signature,
+        metric="bleu", sums_VKS=np.stack(sums), score=_bleu, num_sentences=num_sentences, signature=signature
     )
 
 

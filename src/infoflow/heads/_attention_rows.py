@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from infoflow.foundation import UserError, as_tensor, as_written
 # B sentence, H head, Q query, K key
 
 
+Weights = Float[Tensor, "sentence head query key"]
+Pairs = Bool[Tensor, "sentence query key"]
 Array = Tensor | np.ndarray
 Attention = Array | Sequence[Array]
 """(layer, batch, head, query, key), or a sequence of layers, as in Transformers' `outputs.attentions`."""
@@ -25,10 +27,8 @@ Attention = Array | Sequence[Array]
 class AttentionRows:
     """Which entries of attention matrices count. Weights are not renormalised after exclusion."""
 
-    admissible: Bool[Tensor, "sentence query key"]
-    """The query counts, and may attend to this key, which counts as well."""
-    visible: Bool[Tensor, "sentence query key"]
-    """The model lets the query attend to this key, whether it counts or not."""
+    admissible: Pairs  # the query counts, and may attend to this key, which counts as well
+    visible: Pairs  # the model lets the query attend to this key, whether it counts or not
     offset: Int[Tensor, "sentence query key"]
     """Key's position minus the query's; positions count real tokens, so padding does not shift them."""
 
@@ -36,7 +36,8 @@ class AttentionRows:
     def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
         """Self-attention among the valid tokens."""
         admissible = valid.unsqueeze(2) & valid.unsqueeze(1)
-        return cls(admissible=admissible, visible=admissible, offset=_offsets(*_index_positions(valid)))
+        position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
+        return cls(admissible=admissible, visible=admissible, offset=_offsets(position, position))
 
     @classmethod
     def of_activations(
@@ -45,7 +46,7 @@ class AttentionRows:
         key: AttentionKey,
         queries: Bool[Tensor, "sentence query"] | None = None,
         keys: Bool[Tensor, "sentence key"] | None = None,
-        visible: Bool[Tensor, "sentence query key"] | None = None,
+        visible: Pairs | None = None,
     ) -> "AttentionRows":
         """The rows for one stack and kind of attention.
 
@@ -62,6 +63,11 @@ class AttentionRows:
             offset=_offsets(from_stream.position, to_stream.position),
         )
 
+    def extended(self, kind: type["RowsType"], **further: Any) -> "RowsType":
+        """The same rows as a subclass, with its further fields, or with some fields replaced."""
+        own = {"admissible": self.admissible, "visible": self.visible, "offset": self.offset}
+        return kind(**own | further)
+
     @property
     def queries(self) -> Bool[Tensor, "sentence query"]:
         """Queries with at least one key."""
@@ -76,9 +82,7 @@ class AttentionRows:
         return uniform_attention(self.visible)
 
 
-def _index_positions(valid: Bool[Tensor, "sentence token"]) -> tuple[Tensor, Tensor]:
-    position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
-    return position, position
+RowsType = TypeVar("RowsType", bound=AttentionRows)
 
 
 def _offsets(
@@ -87,22 +91,18 @@ def _offsets(
     return keys.unsqueeze(1) - queries.unsqueeze(2)
 
 
-def uniform_attention(visible: Bool[Tensor, "sentence query key"]) -> Float[Tensor, "sentence head=1 query key"]:
+def uniform_attention(visible: Pairs) -> Float[Tensor, "sentence head=1 query key"]:
     """Weights of a head that attends equally to all visible keys, in float32 like a model's softmax."""
     return (visible / visible.sum(2, keepdim=True).clamp(min=1)).unsqueeze(1)
 
 
-def largest(
-    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-) -> Float[Tensor, "sentence head query"]:
+def largest(weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head query"]:
     """Each row's largest weight over its keys; rows without keys give −1."""
     # Filled, not multiplied: rows of padding may hold NaN.
     return weights.masked_fill(~rows.admissible.unsqueeze(1), -1).amax(3)
 
 
-def maxima(
-    weights: Float[Tensor, "sentence head query key"], admissible: Bool[Tensor, "sentence #head query key"]
-) -> Float[Tensor, "sentence head query key"]:
+def maxima(weights: Weights, admissible: Bool[Tensor, "sentence #head query key"]) -> Weights:
     """1/m on each of the m admissible keys that share the largest weight of their row, 0 on all others.
 
     Weights tie only if they are exactly equal; a difference in the last digit decides. A row without keys is 0
@@ -113,9 +113,7 @@ def maxima(
     return best.div_(best.sum(3, keepdim=True).clamp_(min=1))
 
 
-def sum_on(
-    shares: Float[Tensor, "sentence head query key"], targets: Sequence[Bool[Tensor, "sentence query key"]]
-) -> Float[Tensor, "sentence head target"]:
+def sum_on(shares: Weights, targets: Sequence[Pairs]) -> Float[Tensor, "sentence head target"]:
     """Sum of `maxima` over each set of targets, in float64."""
     chosen = torch.stack(list(targets), dim=1).flatten(2).to(shares)
     return (shares.flatten(2) @ chosen.mT).double()
@@ -193,12 +191,7 @@ class Annotation:
 
 
 class TokenTags:
-    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token.
-
-    Args:
-        reader: Reader of the corpus.
-        columns: Columns of tags; those that the corpus lacks are left out. Default: all.
-    """
+    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token."""
 
     ALL = "all"
 
@@ -262,7 +255,10 @@ def word_attention(
     member = membership(words).to(attention)
     # Rows of padding may hold NaN, and 0 · NaN is NaN.
     kept = attention.masked_fill((words < 0)[:, None, :, None], 0)
-    queries = _first_only(member) if merge == "first" else member / member.sum(1, keepdim=True).clamp(min=1)
+    if merge == "first":
+        queries = member * (member.cumsum(1) == 1)
+    else:
+        queries = member / member.sum(1, keepdim=True).clamp(min=1)
     return queries.mT.unsqueeze(1) @ (kept @ member.unsqueeze(1))
 
 
@@ -271,16 +267,11 @@ def membership(words: Int[Tensor, "sentence token"]) -> Bool[Tensor, "sentence t
     return words.unsqueeze(2) == torch.arange(max(int(words.max()) + 1, 1), device=words.device)
 
 
-def _first_only(member: Float[Tensor, "sentence token word"]) -> Float[Tensor, "sentence token word"]:
-    return member * (member.cumsum(1) == 1)
-
-
 # Dependency edges of a batch, for the two conventions of scoring them.
 
 
 DIRECTIONS = ("dependent→head", "head→dependent")
-ALL = "all"
-"""Label for the edges of all words, including the root's (which no head can predict)."""
+ALL = "all"  # label for the edges of all words, including the root's (which no head can predict)
 _UNLISTED = ("root", "punct")
 _POSSESSIVES = ("poss", "nmod:poss")
 _ROOT = -1
@@ -330,17 +321,9 @@ def _sentence_edges(
 
 
 def token_edges(
-    valid: Bool[np.ndarray, "sentence token"],
-    governors: Int[np.ndarray, "..."],
-    relations: Sequence[Sequence[str]],
+    valid: Bool[np.ndarray, "sentence token"], governors: Int[np.ndarray, "..."], relations: Sequence[Sequence[str]]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The columns of `read_edges` for every valid token whose head is valid or the root, and the sorted labels.
-
-    Args:
-        valid: Tokens that count.
-        governors: (batch, token) index of each token's head; −1 for the root.
-        relations: For each sentence the label of each token's edge; those of roots and padding may be missing.
-    """
+    """The columns of `read_edges` for every valid token whose head is valid or the root, and the sorted labels."""
     if governors.shape != valid.shape or len(relations) != len(valid):
         raise UserError(
             f"governors and relations must give each token of {valid.shape} its head and label. "

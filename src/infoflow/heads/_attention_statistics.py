@@ -14,13 +14,10 @@ from infoflow.foundation import Scale, UserError, as_tensor, as_written, stream
 from infoflow.models import keys_stack
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._attention_rows import Array, Attention, AttentionRows, largest, maxima, sum_on, sum_queries
+from ._attention_rows import Array, Attention, AttentionRows, Pairs, Weights, largest, maxima, sum_on, sum_queries
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 
-# Statistics of a head's attention, as means over queries: confidence, entropy, positions.
-#
 # Each statistic is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
-
 
 OFFSET = Column("offset", "int64", "tokens", "key minus query; −1 = previous token")
 HEAD_CONFIDENCE = TableSchema(
@@ -66,9 +63,7 @@ class Confidence(AbstractHeadMeasure):
 
     table: ClassVar[TableSchema] = HEAD_CONFIDENCE
 
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-    ) -> Float[Tensor, "sentence head"]:
+    def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head"]:
         return sum_queries(largest(weights, rows), rows)
 
 
@@ -82,9 +77,7 @@ class Entropy(AbstractHeadMeasure):
 
     table: ClassVar[TableSchema] = HEAD_ENTROPY
 
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-    ) -> Float[Tensor, "sentence head"]:
+    def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head"]:
         # entr(0) is 0; -a * log(a) would give NaN for masked keys.
         kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
         return sum_queries(torch.special.entr(kept).sum(3, dtype=torch.float64), rows)
@@ -117,17 +110,15 @@ class PositionalScores(AbstractHeadMeasure):
             raise UserError("offsets must name at least one offset, for example (-1, 1). Got none.")
         self.offsets, self.denominator = tuple(offsets), denominator
 
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-    ) -> Float[Tensor, "sentence head offset"]:
+    def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head offset"]:
         return sum_on(maxima(weights, rows.admissible.unsqueeze(1)), [rows.offset == o for o in self.offsets])
 
     def count(self, rows: AttentionRows) -> Float[Tensor, "sentence offset"]:
-        return torch.stack([self._able(rows, offset).sum(1) for offset in self.offsets], dim=1).double()
-
-    def _able(self, rows: AttentionRows, offset: int) -> Bool[Tensor, "sentence query"]:
-        """Queries that have a valid key at the offset."""
-        return rows.queries if self.denominator == "all" else (rows.admissible & (rows.offset == offset)).any(2)
+        if self.denominator == "all":
+            counted = [rows.queries] * len(self.offsets)
+        else:
+            counted = [(rows.admissible & (rows.offset == offset)).any(2) for offset in self.offsets]
+        return torch.stack([queries.sum(1) for queries in counted], dim=1).double()
 
     def keys(self) -> list[dict[str, Any]]:
         return [{OFFSET: offset} for offset in self.offsets]
@@ -216,9 +207,6 @@ def offset_scores(
     return PositionalScores(offsets, denominator).of(attention, valid)
 
 
-# Heads that point to a sentence's rarest tokens.
-
-
 AVERAGES = ("per_query", "per_sentence")
 
 RAREST = Column("rarest", "int64", "types", "number of rarest types that count as a hit")
@@ -246,7 +234,7 @@ HEAD_RARE_TOKEN = TableSchema(
 class RareRows(AttentionRows):
     """Attention rows of sentences with a rare token, and the rarest keys for each query."""
 
-    targets: tuple[Bool[Tensor, "sentence query key"], ...]
+    targets: tuple[Pairs, ...]
     """For each number of rarest types: targets by frequency, then, for a corpus, by shuffled ranks."""
 
 
@@ -299,9 +287,7 @@ class RareTokenScores(AbstractHeadMeasure):
             )
         return self._rare(AttentionRows.of_tokens(valid), rank.masked_fill(~valid, 0), rank)
 
-    def _rows(
-        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
-    ) -> RareRows:
+    def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> RareRows:
         source = keys_stack(*key)
         keys = activations.streams[source]
         ranks, shuffled = (table.to(keys.input_ids.device)[keys.input_ids] for table in self._ranks[source])
@@ -313,16 +299,10 @@ class RareTokenScores(AbstractHeadMeasure):
     ) -> RareRows:
         """Rows of sentences whose highest `counted` rank is outside the top, and their targets in each order."""
         admissible = rows.admissible & (counted.amax(1) > self.top)[:, None, None]
-        return RareRows(
-            admissible=admissible,
-            visible=rows.visible,
-            offset=rows.offset,
-            targets=tuple(_rarest_keys(order, admissible, number) for number in self.rarest for order in orders),
-        )
+        targets = tuple(_rarest_keys(order, admissible, number) for number in self.rarest for order in orders)
+        return rows.extended(RareRows, admissible=admissible, targets=targets)
 
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: RareRows
-    ) -> Float[Tensor, "sentence head target"]:
+    def sums(self, weights: Weights, rows: RareRows) -> Float[Tensor, "sentence head target"]:
         return sum_on(maxima(weights, rows.admissible.unsqueeze(1)), rows.targets)
 
     def count(self, rows: RareRows) -> Float[Tensor, "sentence target"]:
@@ -363,9 +343,7 @@ def rare_token_score(
     return RareTokenScores((rarest,), top, average).of(attention, valid, ranks).squeeze(2)
 
 
-def _rarest_keys(
-    ranks: Int[Tensor, "sentence key"], admissible: Bool[Tensor, "sentence query key"], number: int
-) -> Bool[Tensor, "sentence query key"]:
+def _rarest_keys(ranks: Int[Tensor, "sentence key"], admissible: Pairs, number: int) -> Pairs:
     """Keys whose rank is among the `number` highest distinct ranks that the query may attend to."""
     left = ranks.unsqueeze(1).expand(admissible.shape).masked_fill(~admissible, -1)
     found = torch.zeros_like(admissible)

@@ -12,7 +12,7 @@ from torch import Tensor
 from infoflow.flow import Activations, AttentionKey
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._attention_rows import AttentionRows
+from ._attention_rows import AttentionRows, Pairs, Weights
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 
 _TO = ("every token", "first token")
@@ -66,14 +66,10 @@ class AttentionByDistance(AbstractHeadMeasure):
     def rows_of(self, valid: Bool[Tensor, "sentence token"]) -> DistanceRows:
         return _with_distance(AttentionRows.of_tokens(valid), valid & (valid.cumsum(1) == 1))
 
-    def _rows(
-        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
-    ) -> DistanceRows:
+    def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> DistanceRows:
         return _with_distance(super()._rows(activations, key, visible), activations.keys_stream(key).position == 0)
 
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: DistanceRows
-    ) -> Float[Tensor, "sentence head class"]:
+    def sums(self, weights: Weights, rows: DistanceRows) -> Float[Tensor, "sentence head class"]:
         kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
         at = rows.distance.unsqueeze(1).expand(kept.shape)
         every = kept.new_zeros(*kept.shape[:3], _NUM).scatter_add_(3, at, kept).double().sum(2)
@@ -99,13 +95,11 @@ class AttentionByDistance(AbstractHeadMeasure):
 
 def _with_distance(rows: AttentionRows, first: Bool[Tensor, "sentence key"]) -> DistanceRows:
     classes = torch.frexp(rows.offset.abs().double()).exponent.clamp(max=_NUM - 1)
-    return DistanceRows(
-        admissible=rows.admissible, visible=rows.visible, offset=rows.offset, distance=classes.long(), first=first
-    )
+    return rows.extended(DistanceRows, distance=classes.long(), first=first)
 
 
 def _on_first(
-    kept: Float[Tensor, "sentence head query key"], rows: DistanceRows
+    kept: Weights, rows: DistanceRows
 ) -> tuple[Float[Tensor, "sentence head query"], Int[Tensor, "sentence 1 query"]]:
     """Each query's attention on the first token, and the class of its distance from it."""
     first = rows.first.to(torch.int64).argmax(1)[:, None, None]

@@ -16,15 +16,13 @@ from torch import Tensor
 from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, Intervention, PassOptions, Reader
 from infoflow.foundation import UserError, as_written
-from infoflow.models import AttentionCall, FastLinear, Model, recorded_blocks, skipped_blocks, tap
+from infoflow.models import AttentionCall, Model, tap
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._ablation_scores import VariantScores, bleu_sums, bleu_variants, summed_losses
 from ._head_sets import Block, BlockSet
-from ._scored import ScoredBatch, SentenceScorer, by_first_block, no_loss
+from ._scored import ScoredBatch, SentenceScorer, no_loss, run_variants
 
-# Closed self-attention: every position sees only itself; and the loss that this causes.
-#
 # For losses, blocks below the lowest closed block run only once. "Upper k" and "block b alone" are 2L − 1 sets for L
 # blocks. With L encoder and D decoder blocks, closing those of the encoder takes L(L + 1) − 1 + (2L − 1) D runs of a
 # block, and closing those of the decoder D(D + 1) − 1. With six and six, these are 107 and 41 runs, where whole passes
@@ -116,40 +114,20 @@ def closed_scores(
     """
     frequencies_V = unigram_losses(scorer.reader)
 
+    model = scorer.model
+
+    def edits(part: list[int]) -> dict[str, Any]:
+        return {"on_attention": ClosedEdit([closings[index] for index in part])}
+
     def losses(batch: ScoredBatch) -> tuple[Tensor, Tensor]:
-        open_B, closed_VB = closed_losses(scorer, batch, closings)
+        # Open attention uses the same code as closed attention, so that they differ only in what is closed.
+        is_open = tap(model, on_attention=lambda call: None)
+        open_B, closed_VB = run_variants(scorer, batch, closings, _TOGETHER, edits, intact=is_open, keep_heads=False)
         return open_B, torch.cat([closed_VB, sentence_sums(frequencies_V, batch)[None]])
 
-    return summed_losses(
-        scorer,
-        rows,
-        2 + len(closings),
-        losses,
-        budget=max(1, (options or PassOptions()).tokens_per_batch // _TOGETHER),
-        label=f"Closing attention of {scorer.model.name}",
-    )
-
-
-def closed_losses(
-    scorer: SentenceScorer, batch: ScoredBatch, closings: Sequence[BlockSet]
-) -> tuple[Float[Tensor, " sentence"], Float[Tensor, "variant sentence"]]:
-    """Summed loss of each sentence for the intact model, and with each set of blocks closed; float64 on the CPU."""
-    model = scorer.model
-    with torch.no_grad(), FastLinear():
-        # Open attention uses the same code as closed attention, so that they differ only in what is closed.
-        with recorded_blocks(model) as recorded, tap(model, on_attention=lambda call: None):
-            open_B = scorer.losses(batch).double().cpu()
-        losses_VB = open_B.repeat(len(closings), 1)
-        for (stack, layer), members in by_first_block(model, closings).items():
-            for start in range(0, len(members), _TOGETHER):
-                part = members[start : start + _TOGETHER]
-                with (
-                    skipped_blocks(model, recorded, stack, layer, len(part), keep_heads=False),
-                    tap(model, on_attention=ClosedEdit([closings[index] for index in part])),
-                ):
-                    losses = scorer.losses(batch.repeated(len(part)))
-                losses_VB[part] = losses.double().cpu().view(len(part), -1)
-    return open_B, losses_VB
+    budget = max(1, (options or PassOptions()).tokens_per_batch // _TOGETHER)
+    label = f"Closing attention of {model.name}"
+    return summed_losses(scorer, rows, 2 + len(closings), losses, budget=budget, label=label)
 
 
 def unigram_losses(reader: Reader) -> Float[Tensor, " vocabulary"]:
@@ -180,9 +158,6 @@ def sentence_sums(losses_V: Float[Tensor, " vocabulary"], batch: ScoredBatch) ->
     labels = batch.labels.cpu()
     scored = labels != NO_LABEL
     return torch.where(scored, losses_V[labels.clamp(min=0)], 0.0).sum(dim=1)
-
-
-# How much a model depends on context: its loss when the self-attention of its blocks is closed.
 
 
 ENCODER_CONTEXT = TableSchema(
@@ -241,11 +216,6 @@ class Closing:
         return cls(kind="", which="none", number=0, blocks=frozenset())
 
 
-def every_closing(model: Model) -> list[Closing]:
-    """For each kind of self-attention: all blocks, the upper k for each k, and each block alone."""
-    return [closing for kind in self_attention_blocks(model) for closing in closings_of(model, kind)]
-
-
 def closings_of(model: Model, kind: str) -> list[Closing]:
     """For one kind: all blocks, the upper k for each k, and each block alone."""
     found = self_attention_blocks(model)
@@ -293,7 +263,8 @@ class EncoderContext(Intervention):
         return no_loss(model) or model.anatomy.beside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        closings = every_closing(reader.model)
+        model = reader.model
+        closings = [closing for kind in self_attention_blocks(model) for closing in closings_of(model, kind)]
         return context_rows(context_scores(reader, closings, self.sentences, options), closings)
 
 
@@ -313,11 +284,7 @@ def context_scores(
 
 
 def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> VariantScores:
-    """BLEU of greedy translations of the whole corpus: with open attention, then with each closing.
-
-    Raises:
-        UserError: The model does not translate, or the corpus has no translations.
-    """
+    """BLEU of greedy translations of the whole corpus: with open attention, then with each closing."""
     parts, signature = [], ""
     for closing in (Closing.none(), *closings):
         with closed_attention(model, sorted(closing.blocks)):

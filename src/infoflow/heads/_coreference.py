@@ -109,10 +109,7 @@ CANDIDATES = ("words", "mentions")
 
 MENTION = Column("mention", "string", "", "all, pronoun, proper or nominal")
 HEAD_MATCH = Column(
-    "head_match",
-    "float64",
-    "share",
-    "a second control: the last earlier mention with the same head word",
+    "head_match", "float64", "share", "a second control: the last earlier mention with the same head word"
 )
 HEAD_COREFERENCE = TableSchema(
     name="head_coreference",

@@ -278,24 +278,9 @@ def js_distance(
 def _divergences(
     activations: Activations, key: AttentionKey, chosen: np.ndarray, rows: AttentionRows, smoothing: float
 ) -> ByBlock:
-    r"""Divergence between any two heads in nats, summed over the queries of each bootstrap block's chosen sentences.
-
-    $$ D_{gh} = \sum_{i \in Q} H\Big(\frac{a^g_i + a^h_i}{2}\Big) - \frac{H(a^g_i) + H(a^h_i)}{2}, \quad
-       a \leftarrow (1 - ε) a + ε / |K_i| $$
+    """`js_distance` of all heads of all layers, by bootstrap block of the chosen rows of the batch.
 
     Computed once per batch for all measures that use it.
-
-    Args:
-        activations: The batch.
-        key: Which attention; all its layers are compared.
-        chosen: Rows of the batch.
-        rows: Queries and keys that count.
-        smoothing: ε.
-
-    Returns:
-        For each block with a chosen sentence (head, head), float64; all heads of the layers, in order.
-
-    Source: [@clark2019], the authors' code.
     """
     held = _shared.setdefault(activations, {})
     asked = (key, chosen.tobytes(), smoothing)

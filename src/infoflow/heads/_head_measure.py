@@ -19,13 +19,9 @@ from infoflow.foundation import NUM_BLOCKS, Scale, UserError, is_punctuation
 from infoflow.models import keys_stack
 from infoflow.results import Column, ratio_estimate
 
-from ._attention_rows import Array, Attention, AttentionRows, check_attention
+from ._attention_rows import Array, Attention, AttentionRows, Pairs, Weights, check_attention
 
-# Roles of tokens in a sentence: special tokens by name, punctuation, custom tokens.
-
-
-SPECIAL = "special"
-"""Every special token."""
+SPECIAL = "special"  # every special token
 PUNCTUATION = "punctuation"
 NAMED = ("cls", "sep", "bos", "eos")
 """Special tokens by the tokenizer's names; a token with two names (as in XLM-R) has both roles."""
@@ -97,9 +93,6 @@ def _token(tokenizer: PreTrainedTokenizerBase, token: str) -> tuple[int, ...]:
     return () if index is None else (int(index),)
 
 
-# Shared parts of head statistics: sums per bootstrap block, layer and head; a control; the mean over arrays.
-
-
 STACK = Column("stack", "string", "", "encoder or decoder")
 KIND = Column("kind", "string", "", "self or cross")
 LAYER = Column("layer", "int64", "", "block, from 0")
@@ -112,6 +105,11 @@ UNIFORM = Column(
     "a second control: the same for a head with equal weights on all keys that the model lets a query see",
 )
 AVERAGES = ("micro", "document")
+
+
+def head_keys(stack: str, kind: str, layer: int, head: int) -> dict[str, Any]:
+    """The columns that identify a head."""
+    return {STACK: stack, KIND: kind, LAYER: layer, HEAD: head}
 
 
 class SummedMeasure(Measure):
@@ -199,9 +197,7 @@ class AbstractHeadMeasure(SummedMeasure):
         self._read: dict[AttentionKey, dict[int, _Sums]] = {}
 
     @abstractmethod
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-    ) -> Float[Tensor, "sentence head *x"]:
+    def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head *x"]:
         """Sums over the queries of each sentence, in float64."""
 
     def count(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
@@ -243,9 +239,7 @@ class AbstractHeadMeasure(SummedMeasure):
         """The queries and keys that count in arrays; subclasses may take further arguments."""
         return AttentionRows.of_tokens(valid)
 
-    def _rows(
-        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
-    ) -> AttentionRows:
+    def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> AttentionRows:
         """The queries and keys that count in a layer; subclasses may add further data."""
         return AttentionRows.of_activations(
             activations,
@@ -324,10 +318,7 @@ class AbstractHeadMeasure(SummedMeasure):
         baselines = controls.pop("uniform")
         return [
             {
-                STACK: key[0],
-                KIND: key[1],
-                LAYER: layer,
-                HEAD: head,
+                **head_keys(*key, layer, head),
                 **extra,
                 **{name: values[layer, head, x] for name, values in controls.items()},
                 **ratio_estimate(

@@ -13,15 +13,11 @@ from torch import Tensor
 from infoflow.foundation import UserError, as_written, stream
 from infoflow.models import Anatomy, HeadCall, Model, Site, tap
 
-# Heads by name: (stack, kind, layer, head); and the choice of a trained model's specialised heads.
-
-
 Head = tuple[str, str, int, int]
 """(stack, kind, layer, head): ("encoder", "self", 0, 3), ("decoder", "cross", 5, 0); layers and heads from 0."""
 HeadSet = frozenset[Head]
 """A set of heads, such as those that are ablated together."""
-Block = tuple[str, int]
-"""(stack, layer): ("encoder", 0); layers from 0."""
+Block = tuple[str, int]  # (stack, layer): ("encoder", 0); layers from 0
 BlockSet = frozenset[Block]
 
 
@@ -83,14 +79,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
 
 
 def drawn_heads(pool: Collection[Head], chosen: Collection[Head], draw: int, seed: int = 0) -> list[Head]:
-    """Random other heads, as many in each layer as were chosen there, so that a difference is not due to layers.
-
-    Args:
-        pool: All candidate heads.
-        chosen: The chosen heads; at most half of each layer's.
-        draw: Number of the draw.
-        seed: Seed of the model.
-    """
+    """Random other heads, as many in each layer as were chosen there, so that a difference is not due to layers."""
     drawn: list[Head] = []
     for site in sorted({head[:3] for head in chosen}):
         others = sorted(head for head in pool if head[:3] == site and head not in chosen)
@@ -161,14 +150,25 @@ def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
     """Mean outputs of all heads over the non-padding tokens of batches (arguments of forward passes)."""
     means = HeadMeans()
     for batch in batches:
-        inputs = {name: _moved(value, model) for name, value in batch.items() if name != "labels"}
+        inputs = {
+            name: value.to(model.device) if isinstance(value, Tensor) else value
+            for name, value in batch.items()
+            if name != "labels"
+        }
         with torch.no_grad(), tap(model, heads=True) as seen:
             model.module(**inputs)
-        for (stack, kind), layers in seen.heads.items():
-            real = real_tokens(model, inputs, stack)
-            for layer, heads in enumerate(layers):
-                means.add(Site(stack=stack, kind=kind, layer=layer), heads, real)
+        for site, heads in by_site(seen.heads).items():
+            means.add(site, heads, real_tokens(model, inputs, site.stack))
     return means
+
+
+def by_site(heads: Mapping[tuple[str, str], Sequence[Tensor]]) -> dict[Site, Tensor]:
+    """The heads' outputs that `tap` has seen, by place."""
+    return {
+        Site(stack=stack, kind=kind, layer=layer): outputs
+        for (stack, kind), layers in heads.items()
+        for layer, outputs in enumerate(layers)
+    }
 
 
 def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Tensor, "sentence token"]:
@@ -202,10 +202,6 @@ def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
     donors[order] = order.roll(-1)  # the longest takes the shortest's
     donors[order[-1]] = order[-2]
     return donors
-
-
-def _moved(value: Any, model: Model) -> Any:
-    return value.to(model.device) if isinstance(value, Tensor) else value
 
 
 class HeadEdit:

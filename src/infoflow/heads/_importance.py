@@ -17,7 +17,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError, current_display, replicat
 from infoflow.models import Model, Site, open_gates, tap
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
-from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
+from ._head_measure import HEAD_KEYS, head_keys
 from ._scored import ScoredBatch, SentenceScorer, no_loss
 
 HEAD_IMPORTANCE = TableSchema(
@@ -81,7 +81,14 @@ class Importance(Intervention):
         one_minus: bool = False,
         sentences: int | None = 400,
     ) -> None:
-        check_importance(convention, example_loss, normalise)
+        choices = {
+            "convention": (convention, CONVENTIONS),
+            "example_loss": (example_loss, EXAMPLE_LOSSES),
+            "normalise": (normalise, NORMALISATIONS),
+        }
+        for name, (given, allowed) in choices.items():
+            if given not in allowed:
+                raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {given}.")
         self.convention, self.example_loss, self.normalise = convention, example_loss, normalise
         self.one_minus, self.sentences = one_minus, sentences
 
@@ -211,28 +218,13 @@ class ImportanceSums:
 
         return [
             {
-                STACK: site.stack,
-                KIND: site.kind,
-                LAYER: site.layer,
-                HEAD: head,
+                **head_keys(site.stack, site.kind, site.layer, head),
                 "convention": self._convention,
                 **estimate(row[0], row[1:], baseline(site), self._counts[site][0], scale="positive"),
             }
             for site, values in scores.items()
             for head, row in enumerate(values.T)
         ]
-
-
-def check_importance(convention: str, example_loss: str, normalise: str) -> None:
-    """Raises UserError for an unknown choice."""
-    choices = {
-        "convention": (convention, CONVENTIONS),
-        "example_loss": (example_loss, EXAMPLE_LOSSES),
-        "normalise": (normalise, NORMALISATIONS),
-    }
-    for name, (given, allowed) in choices.items():
-        if given not in allowed:
-            raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {given}.")
 
 
 def _spread(scores: dict[Site, np.ndarray]) -> dict[Site, np.ndarray]:

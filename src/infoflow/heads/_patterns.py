@@ -228,26 +228,18 @@ class PatternScores(Intervention):
 
 
 class _Targets:
-    """The masks, rows and formulas of all scores for a batch of sequences.
-
-    Args:
-        tokens: Ids; −1 at tokens that are neither queries nor keys.
-        content: Tokens that are queries and keys.
-        length: Length of a repeat, for repeated sequences.
-    """
+    """The masks, rows and formulas of all scores; tokens of −1 are neither queries nor keys."""
 
     def __init__(
-        self,
-        tokens: Int[Tensor, "sequence token"],
-        content: Bool[Tensor, "sequence token"],
-        length: int | None = None,
+        self, tokens: Int[Tensor, "sequence token"], content: Bool[Tensor, "sequence token"], length: int | None = None
     ) -> None:
         masks = {pattern: pattern_mask(tokens, pattern) for pattern in PATTERNS}
         self.questions = {(pattern, f): (mask, content, f) for pattern, mask in masks.items() for f in FORMULAS}
         if length is not None:
             later, earlier = content & (content.cumsum(1) > length), masks["induction"]
             self.questions["prefix", "all"] = (earlier, later, "share")
-            self.questions["prefix", "last"] = (last_only(earlier), later, "share")
+            last = earlier & (earlier.flip(2).cumsum(2).flip(2) == 1)
+            self.questions["prefix", "last"] = (last, later, "share")
         self._content = content
 
     def keys(self, settings: PatternScores) -> Bool[Tensor, "sequence query key"]:
@@ -285,11 +277,7 @@ class _Sums:
 
 
 def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Tensor, "sequence query key"]:
-    """The mask of a pattern's targets, see `PatternScores`.
-
-    Args:
-        tokens: (batch, token) ids; −1 for tokens that are neither queries nor keys (special tokens, padding).
-        pattern: `"previous"`, `"duplicate"` or `"induction"`.
+    """The mask of a pattern's targets, see `PatternScores`; tokens of −1 are neither queries nor keys.
 
     Source: the code of the head detector of [@nanda2022].
     """
@@ -304,11 +292,6 @@ def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Te
     if pattern == "duplicate":
         return copies
     return torch.nn.functional.pad(copies, (1, 0))[:, :, :-1] & both
-
-
-def last_only(mask: Bool[Tensor, "sequence query key"]) -> Bool[Tensor, "sequence query key"]:
-    """The last of each row's targets."""
-    return mask & (mask.flip(2).cumsum(2).flip(2) == 1)
 
 
 def _pattern_sums(

@@ -24,8 +24,6 @@ from ._head_sets import Head, HeadSet, all_heads, check_mode, head_set
 from ._importance import ImportanceSums
 from ._scored import SentenceScorer, no_loss
 
-# Physical removal of heads: a smaller model that equals the ablated one.
-
 
 def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str = "refuse") -> Model:
     """A copy of a model without some of its heads; `model` is unchanged.
@@ -124,9 +122,6 @@ def _checked(model: Model, module: torch.nn.Module, chosen: frozenset) -> Model:
 
 def _first(output: dict) -> torch.Tensor:
     return output["logits"] if "logits" in output else output[0]
-
-
-# How the loss grows as more heads are ablated, in the order of their importance and in other orders.
 
 
 ORDERS = ("importance", "iterative", "oracle", "random")

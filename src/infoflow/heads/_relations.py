@@ -280,11 +280,7 @@ class RelationScores(SummedMeasure):
 
 
 def relation_scores(
-    attention: Attention,
-    valid: Array,
-    governors: Array,
-    relations: Sequence[Sequence[str]],
-    multi: str = "per_edge",
+    attention: Attention, valid: Array, governors: Array, relations: Sequence[Sequence[str]], multi: str = "per_edge"
 ) -> pd.DataFrame:
     r"""How often a head's largest weight is on the other end of a dependency edge.
 

@@ -19,22 +19,13 @@ class Repeats:
     """One stack's sequences: special tokens, `length` random tokens `repeats` times, special tokens."""
 
     ids: Int[Tensor, "sequence token"]
-    content: Bool[Tensor, " token"]
-    """Positions of random tokens."""
+    content: Bool[Tensor, " token"]  # positions of random tokens
     length: int
-
-    @property
-    def tokens(self) -> Int[Tensor, "sequence token"]:
-        """Ids, with −1 at special tokens."""
-        return self.ids.masked_fill(~self.content, -1)
 
     @property
     def first(self) -> Int[Tensor, " place"]:
         """Positions in the first repeat."""
         return torch.nonzero(self.content).ravel()[: self.length]
-
-    def stream(self) -> Stream:
-        return stream_of(self.ids, self.content)
 
 
 def stream_of(ids: Int[Tensor, "sequence token"], content: Bool[Tensor, " token"]) -> Stream:
@@ -77,10 +68,7 @@ def batches(texts: dict[str, Repeats], size: int) -> Iterator[PaddedBatch]:
     """The sequences of all stacks, `size` at a time; a sequence's number is its sentence id."""
     num = len(next(iter(texts.values())).ids)
     for rows in np.split(np.arange(num), range(size, num, size)):
-        parts = {
-            stack: Repeats(ids=text.ids[rows], content=text.content, length=text.length).stream()
-            for stack, text in texts.items()
-        }
+        parts = {stack: stream_of(text.ids[rows], text.content) for stack, text in texts.items()}
         yield PaddedBatch(rows=rows, lines=rows, sentence_ids=rows, streams=parts)
 
 

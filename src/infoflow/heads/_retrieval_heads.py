@@ -18,7 +18,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.models import AttentionCall, Model, Readout, module_outputs, readout, states_of, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, compact
+from ._head_measure import HEAD_KEYS, compact, head_keys
 from ._repeats import stream_of, template
 
 _LEAST = 4  # minimum number of tokens in each half of a needle: those that cue it, and those to recall
@@ -183,10 +183,7 @@ def _rows(stack: str, seen: Sequence[tuple[_Seen, ...]]) -> Iterator[dict[str, A
         for head in range(hits.shape[1]):
             share = ratio_estimate(_blocks(hits[:, head]), count, float(control[:, head].sum() / count.sum()), "share")
             yield {
-                STACK: stack,
-                KIND: "self",
-                LAYER: layer,
-                HEAD: head,
+                **head_keys(stack, "self", layer, head),
                 LENGTH: length,
                 RECALLED: recalled,
                 RECALLED_WITHOUT: recalled_without,

@@ -22,9 +22,6 @@ from ._relations import CONVENTION, DIRECTION, HEAD_RELATIONS, RELATION
 from ._retrieval_heads import HEAD_RETRIEVAL
 from ._surface import HEAD_SURFACE, STATISTIC
 
-# The time at which a curve over training reaches a level, bounded by the checkpoints around it.
-
-
 _ENDS = 3  # points at either end of a curve
 _EQUAL = 1e-12  # a value this close below a level has reached it, up to rounding
 
@@ -79,19 +76,12 @@ def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
 
     It has settled if the distance of each of the last three values to their mean is below a tenth of the whole change,
     or below two standard errors.
-
-    Args:
-        curve: Values at ascending steps, including step 0 if known.
-        errors: Standard errors of the values; 0 if unknown.
     """
     values = np.asarray(curve, dtype=np.float64)
     sigmas = np.broadcast_to(np.asarray(errors, dtype=np.float64), values.shape)
     end = values[-_ENDS:].mean()
     change = abs(end - values[:_ENDS].mean())
     return bool((np.abs(values[-_ENDS:] - end) <= np.maximum(0.1 * change, 2 * sigmas[-_ENDS:])).all())
-
-
-# When a head gains and loses a role; the chance level for sets of heads.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,10 +108,6 @@ def role_events(steps: ArrayLike, held: ArrayLike) -> RoleEvents:
 
     A birth is the first of two consecutive checkpoints with the role, a death the first of two without it. At the last
     checkpoint one is enough, and the event is `open`.
-
-    Args:
-        steps: Ascending.
-        held: Whether the head has the role, at each step.
 
     >>> role_events([0, 1, 2, 4, 8, 16], [0, 1, 0, 0, 1, 1]).births
     (RoleEvent(before=4, after=8, open=False),)
@@ -163,9 +149,6 @@ def expected_jaccard(heads: int, a: int, b: int) -> float:
         return float("nan")
     common = np.arange(max(0, a + b - heads), min(a, b) + 1)
     return float((common / (a + b - common) * hypergeom.pmf(common, heads, a, b)).sum())
-
-
-# The roles of each head: every statistic's threshold applied, in one table.
 
 
 _SHOWN = ("value", "low", "high", "baseline", "count")
@@ -280,9 +263,6 @@ def by_chance(roles: pd.DataFrame) -> float:
     """Upper bound on the expected number of roles held by chance: 2.5 % of those chosen on the first half.
 
     The bound is reached if every chosen head's true score equals its limit; lower scores give fewer.
-
-    Args:
-        roles: `head_roles`, or some of its rows.
     """
     return FALSE_RATE * float(roles["chosen"].sum())
 
@@ -328,18 +308,13 @@ def _scores(role: _Role, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield part.sort_values("value", ascending=False, kind="stable")
 
 
-FALSE_RATE = 0.025
-"""Share of heads below a threshold whose 95% interval lies above it by chance."""
+FALSE_RATE = 0.025  # share of heads below a threshold whose 95% interval lies above it by chance
 
 
 def chosen_and_held(scores: pd.DataFrame, limit: pd.Series) -> pd.DataFrame:
     """Which scores reach a limit on one half of the sentences, and whether they exceed it on the other half.
 
     The halves are those of `on_halves`. Scores are shares.
-
-    Args:
-        scores: Columns value, low, high, count and replicates, as from `ratio_estimate`.
-        limit: The limit of each score.
 
     Returns:
         Columns chosen, held_out, held_out_low, held_out_high and holds. A score is `chosen` if it reaches the limit on

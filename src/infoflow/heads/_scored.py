@@ -1,10 +1,11 @@
 """A model's predictions on sentences and their losses, also for many ablated variants that run together."""
 
 # B sentence, T token, V variant (the batch repeated), N scored position
-# V variant, B sentence
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +26,9 @@ from infoflow.models import (
     skipped_blocks,
     tap,
 )
+from infoflow.representations import no_readout
 
-from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, zeros
-
-# A model's predictions on sentences of a corpus, and their loss: the quantity that a head may affect.
+from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, by_site, zeros
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -142,20 +142,12 @@ def no_loss(model: Model) -> str | None:
     if model.task == "encoder":
         return "it has no language-model head, so it predicts nothing"
     if model.task == "masked-lm" and model.tokenizer is not None:
-        if refusal := cannot_hide(model):
-            return refusal
-        try:
-            readout(model)
-        except UserError as error:
-            return str(error)
+        return cannot_hide(model) or no_readout(model)
     return None
 
 
 def _repeated(tokens: Stream, variants: int) -> Stream:
     return Stream(**{one.name: getattr(tokens, one.name).repeat(variants, 1) for one in fields(tokens)})
-
-
-# Losses of many ablated variants of a model: the layers below an ablation run once, and variants run together.
 
 
 class VariantLosses:
@@ -179,24 +171,15 @@ class VariantLosses:
     ) -> tuple[Float[Tensor, " sentence"], Float[Tensor, "variant sentence"]]:
         """Summed loss of each sentence for the intact model and for each variant; float64 on the CPU."""
         with torch.no_grad(), FastLinear():
-            with recorded_blocks(self._model) as recorded:
-                clean_B = self._scorer.losses(batch).double().cpu()
-            losses_VB = clean_B.repeat(len(variants), 1)
             replacement = self._replacement(batch)
-            longest = max(stream.input_ids.shape[1] for stream in batch.padded.streams.values())
-            together = max(1, self._budget // (batch.size * longest))
-            changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
-            for (stack, layer), members in by_first_block(self._model, changed).items():
-                for start in range(0, len(members), together):
-                    part = members[start : start + together]
-                    edit = HeadEdit([variants[index] for index in part], replacement)
-                    with (
-                        skipped_blocks(self._model, recorded, stack, layer, len(part)),
-                        tap(self._model, on_heads=edit),
-                    ):
-                        losses = self._scorer.losses(batch.repeated(len(part)))
-                    losses_VB[part] = losses.double().cpu().view(len(part), -1)
-        return clean_B, losses_VB
+        longest = max(stream.input_ids.shape[1] for stream in batch.padded.streams.values())
+        together = max(1, self._budget // (batch.size * longest))
+        changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
+
+        def edits(part: list[int]) -> dict[str, Any]:
+            return {"on_heads": HeadEdit([variants[index] for index in part], replacement)}
+
+        return run_variants(self._scorer, batch, changed, together, edits)
 
     def _replacement(self, batch: ScoredBatch) -> Replacement:
         if self._mode == "zero":
@@ -219,11 +202,39 @@ class VariantLosses:
     def _head_outputs(self, batch: ScoredBatch) -> dict[Site, Tensor]:
         with torch.no_grad(), tap(self._model, heads=True) as seen:
             self._scorer.losses(batch)
-        return {
-            Site(stack=stack, kind=kind, layer=layer): heads
-            for (stack, kind), layers in seen.heads.items()
-            for layer, heads in enumerate(layers)
-        }
+        return by_site(seen.heads)
+
+
+def run_variants(
+    scorer: SentenceScorer,
+    batch: ScoredBatch,
+    changed: Sequence[Collection[Block]],
+    together: int,
+    edits: Callable[[list[int]], dict[str, Any]],
+    *,
+    intact: AbstractContextManager | None = None,
+    keep_heads: bool = True,
+) -> tuple[Float[Tensor, " sentence"], Float[Tensor, "variant sentence"]]:
+    """Summed loss of each sentence for the intact model and for each variant; float64 on the CPU.
+
+    `changed` are the blocks that each variant changes, and `edits` are the tap's arguments for some variants, of which
+    at most `together` run at once. The intact model runs inside the block `intact`.
+    """
+    model = scorer.model
+    with torch.no_grad(), FastLinear():
+        with recorded_blocks(model) as recorded, intact or nullcontext():
+            intact_B = scorer.losses(batch).double().cpu()
+        losses_VB = intact_B.repeat(len(changed), 1)
+        for (stack, layer), members in by_first_block(model, changed).items():
+            for start in range(0, len(members), together):
+                part = members[start : start + together]
+                with (
+                    skipped_blocks(model, recorded, stack, layer, len(part), keep_heads=keep_heads),
+                    tap(model, **edits(part)),
+                ):
+                    losses = scorer.losses(batch.repeated(len(part)))
+                losses_VB[part] = losses.double().cpu().view(len(part), -1)
+    return intact_B, losses_VB
 
 
 def by_first_block(model: Model, changed: Sequence[Collection[Block]]) -> dict[Block, list[int]]:

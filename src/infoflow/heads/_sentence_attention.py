@@ -1,7 +1,6 @@
 """Data of the attention views for one sentence: weights, values, queries, keys, and each head's contribution."""
 
-# B batch or sequence, H query head, T query token, S key token, P position, d head width, D model width
-# H query head, G key/value head, T query token, S key token, d head width
+# B batch or sequence, H query head, S key token, d head width, D model width
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +14,6 @@ from infoflow.foundation import shown_by
 from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, tap, weight_of
 
 from ._sentence_tokens import ReadSentence, Text, read_tokens
-
-# What a head writes: the size of each token's contribution, and its effect on the token's own logit.
-
 
 _ROWS = 256  # states per readout: bounds rows times vocabulary
 
@@ -36,10 +32,6 @@ def value_norms(
 
     $$ \lVert f_h(x_j) \rVert, \qquad f_h(x) = (x W_V^h + b_V^h)\, W_O^h $$
 
-    Args:
-        value_BHSd: Values x W_V + b_V of every head, grouped heads repeated, as in an `AttentionCall`.
-        output_HdD: `output_weight`.
-
     The bias of the output projection belongs to no head and is left out.
 
     Source: [@kobayashi2020].
@@ -53,20 +45,6 @@ def value_norms(
     for head in range(len(output)):  # all vectors at once would be heads times the model's width
         norms[:, head] = (values[:, head] @ output[head]).norm(dim=-1)
     return norms
-
-
-def value_weighted_norms(
-    weights_BHTS: Float[Tensor, "batch head query key"],
-    value_BHSd: Float[Tensor, "batch head key width"],
-    output_HdD: Float[Tensor, "head width model_width"],
-) -> Float[Tensor, "batch head query key"]:
-    r"""The contribution of each key to each query, $\lVert A_{ij} f_h(x_j) \rVert$: weights times `value_norms`.
-
-    A key with most of the attention may contribute little if its value is short, as for [CLS] and [SEP].
-
-    Source: [@kobayashi2020].
-    """
-    return weights_BHTS * value_norms(value_BHSd, output_HdD)[:, :, None]
 
 
 def logit_directions(
@@ -103,9 +81,6 @@ def copying_scores(
     """
     readers = torch.einsum("bpD,hdD->bhpd", directions, output.to(directions))
     return (values.to(directions) * readers).sum(3)
-
-
-# Data of the attention views for one sentence: each head's weights, values, queries and keys; each layer's guess.
 
 
 LEVELS = 255

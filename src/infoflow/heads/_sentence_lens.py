@@ -23,11 +23,7 @@ _PART = 128  # tokens in a part of the vocabulary
 def lens_logits(
     model: Model, read: ReadSentence, positions: Sequence[int] | None = None
 ) -> Iterator[Float[Tensor, "token vocabulary"]]:
-    """The model's own head on the states 0..L of one sentence (`logit_lens`), optionally at some positions only.
-
-    Raises:
-        UserError: The model has no head, or its states cannot be read as predictions.
-    """
+    """The model's own head on the states 0..L of one sentence (`logit_lens`), optionally at some positions only."""
     head = readout(model)
     for states in _states(model, read, head):
         with torch.no_grad():
@@ -42,11 +38,7 @@ def _states(model: Model, read: ReadSentence, head: Readout) -> list[Float[Tenso
 
 
 def sentence_lens(model: Model, read: ReadSentence) -> dict[str, Any]:
-    """`lens_rows` of a whole sentence.
-
-    Raises:
-        UserError: The model has no head, or its states cannot be read as predictions.
-    """
+    """`lens_rows` of a whole sentence."""
     head = readout(model)
     return lens_rows(model, head, torch.stack(_states(model, read, head)), None, _FEWER)
 

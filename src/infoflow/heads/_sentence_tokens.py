@@ -12,8 +12,7 @@ from infoflow.corpus import chat_text, control_tokens
 from infoflow.foundation import UserError, as_written
 from infoflow.models import Model, decoder_inputs, translate
 
-Text = str | Sequence[int]
-"""A sentence, or token ids if the model has no tokenizer."""
+Text = str | Sequence[int]  # a sentence, or token ids if the model has no tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,13 +131,6 @@ def read_blanks(
     model: Model, text: str, translation: str | None = None, longest: int | None = None, pair: str | None = None
 ) -> tuple[ReadSentence, list[int]]:
     """A text with blanks for a masked LM, or one that another model continues, and the positions to predict from.
-
-    Args:
-        model: A model that predicts tokens.
-        text: With `___` (or a mask token) in place of each word that a masked LM fills in.
-        translation: The beginning of an encoder–decoder's output; default: empty.
-        longest: Refuse more tokens than this.
-        pair: A second sentence, which may hold blanks too.
 
     Returns:
         What each stack reads, and positions in the stack that predicts: the masks, or the last token of the text.

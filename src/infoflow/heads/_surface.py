@@ -17,24 +17,18 @@ from infoflow.foundation import NUM_BLOCKS, Scale, UserError, as_tensor, as_writ
 from infoflow.models import AttentionCall, Model, keys_stack, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._attention_rows import Array, AttentionRows, uniform_attention
+from ._attention_rows import Array, AttentionRows, Pairs, Weights, uniform_attention
 from ._head_measure import (
-    HEAD,
     HEAD_KEYS,
-    KIND,
-    LAYER,
     NAMED,
     PUNCTUATION,
     SPECIAL,
-    STACK,
     AbstractHeadMeasure,
     Roles,
     compact,
+    head_keys,
 )
 from ._scored import ScoredBatch, SentenceScorer, no_loss
-
-# Attention to surface features: neighbours, ends of a sentence, special tokens, punctuation.
-
 
 OFFSETS: Mapping[str, int] = {"self": 0, "previous": -1, "next": 1}
 """Statistics of a key's position relative to the query."""
@@ -43,8 +37,7 @@ ROLES = (SPECIAL, *NAMED, PUNCTUATION)
 ENTROPIES = ("entropy", "first_token_entropy")
 SEPARATORS = ("sep_to_sep", "rest_to_sep")
 STATISTICS = (*OFFSETS, *ENDS, *ROLES, *SEPARATORS, *ENTROPIES)
-_EVERYWHERE = (*ENDS, PUNCTUATION)
-"""Statistics that count a sentence without such a key as 0."""
+_EVERYWHERE = (*ENDS, PUNCTUATION)  # statistics that count a sentence without such a key as 0
 
 STATISTIC = Column(
     "statistic",
@@ -77,11 +70,9 @@ HEAD_SURFACE = TableSchema(
 class SurfaceRows(AttentionRows):
     """Rows with the tokens that the statistics are about."""
 
-    chosen: Mapping[str, Bool[Tensor, "sentence key"]]
-    """By statistic: the keys whose attention is summed."""
+    chosen: Mapping[str, Bool[Tensor, "sentence key"]]  # by statistic: the keys whose attention is summed
     first_query: Bool[Tensor, "sentence query"]
-    separators: Bool[Tensor, "sentence query"]
-    """Queries that are SEP."""
+    separators: Bool[Tensor, "sentence query"]  # queries that are SEP
 
 
 class SurfaceStatistics(AbstractHeadMeasure):
@@ -141,40 +132,21 @@ class SurfaceStatistics(AbstractHeadMeasure):
         masks |= {role: as_tensor(mask).bool() & valid for role, mask in (roles or {}).items()}
         order = valid.cumsum(1)
         first, last = valid & (order == 1), valid & (order == order[:, -1:])
-        return self._surface(
-            AttentionRows.of_tokens(valid), {"first": first, "last": last, **masks}, first, masks["sep"]
-        )
+        chosen = {"first": first, "last": last, **masks}
+        rows = AttentionRows.of_tokens(valid)
+        return rows.extended(SurfaceRows, chosen=chosen, first_query=first, separators=masks["sep"])
 
-    def _rows(
-        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
-    ) -> SurfaceRows:
+    def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> SurfaceRows:
         stack, target = key[0], keys_stack(*key)
         queries, keys = activations.queries_stream(key), activations.keys_stream(key)
         last = keys.position.amax(1, keepdim=True)
         chosen = {"first": keys.position == 0, "last": (keys.position == last) & keys.real}
         chosen |= {role: self._roles.where(keys, target, role) for role in ROLES}
-        separators = self._roles.where(queries, stack, "sep")
-        return self._surface(super()._rows(activations, key, visible), chosen, queries.position == 0, separators)
+        separators, first = self._roles.where(queries, stack, "sep"), queries.position == 0
+        rows = super()._rows(activations, key, visible)
+        return rows.extended(SurfaceRows, chosen=chosen, first_query=first, separators=separators)
 
-    @staticmethod
-    def _surface(
-        rows: AttentionRows,
-        chosen: Mapping[str, Bool[Tensor, "sentence key"]],
-        first_query: Bool[Tensor, "sentence query"],
-        separators: Bool[Tensor, "sentence query"],
-    ) -> SurfaceRows:
-        return SurfaceRows(
-            admissible=rows.admissible,
-            visible=rows.visible,
-            offset=rows.offset,
-            chosen=chosen,
-            first_query=first_query,
-            separators=separators,
-        )
-
-    def sums(
-        self, weights: Float[Tensor, "sentence head query key"], rows: SurfaceRows
-    ) -> Float[Tensor, "sentence head statistic"]:
+    def sums(self, weights: Weights, rows: SurfaceRows) -> Float[Tensor, "sentence head statistic"]:
         # Filled, not multiplied: rows of padding may hold NaN.
         kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
         near = torch.stack([rows.admissible & (rows.offset == offset) for offset in OFFSETS.values()], dim=3)
@@ -222,9 +194,6 @@ def _over(
     scores: Float[Tensor, "sentence head query"], queries: Bool[Tensor, "sentence query"]
 ) -> Float[Tensor, "sentence head 1"]:
     return scores.double().masked_fill(~queries.unsqueeze(1), 0).sum(2, keepdim=True)
-
-
-# Whether attention to a special token affects predictions: the gradient of the loss with respect to attention.
 
 
 HEAD_SPECIAL_GRADIENT = TableSchema(
@@ -340,5 +309,4 @@ def _rows(key: AttentionKey, layer: int, sums: np.ndarray) -> Iterator[dict[str,
         value, pairs, other, other_pairs = sums[:, head].T
         with np.errstate(invalid="ignore", divide="ignore"):
             baseline = other.sum() / other_pairs.sum()
-        where = {STACK: key[0], KIND: key[1], LAYER: layer, HEAD: head}
-        yield {**where, **ratio_estimate(value, pairs, float(baseline), "positive")}
+        yield {**head_keys(*key, layer, head), **ratio_estimate(value, pairs, float(baseline), "positive")}

@@ -1,6 +1,5 @@
 """Heads named by what they do in one sentence, and a few sentences in which heads are most confident."""
 
-# T query token, S key token
 # B sentence of a batch, N sentence of the pool, H head, Q query, K key
 
 import base64
@@ -20,7 +19,7 @@ from infoflow.foundation import current_display, hash64_array
 from infoflow.models import AttentionCall, Model, keys_stack, tap
 from infoflow.results import Column, TableSchema
 
-from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
+from ._head_measure import HEAD_KEYS, head_keys
 from ._sentence_attention import AttentionOfKind, LayerAttention, SentenceAttention, restore, sentence_attention
 from ._sentence_tokens import ReadToken
 
@@ -60,10 +59,7 @@ def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[Telli
         for head, weights in enumerate(restore(layer.weights)):
             one = _telling(weights[1:] if kind.causal else weights, int(kind.causal), kind.kind == "self", texts)
             if one is not None:
-                place, tokens, of, confidence = one
-                found.append(
-                    TellingHead(layer=layer.layer, head=head, place=place, tokens=tokens, of=of, confidence=confidence)
-                )
+                found.append(TellingHead(layer=layer.layer, head=head, **one))
     named, places = [], Counter[str]()
     for one in sorted(found, key=lambda one: (-one.confidence, one.layer, one.head)):
         places[one.place] += 1
@@ -72,10 +68,8 @@ def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[Telli
     return tuple(named[:_NAMED])
 
 
-def _telling(
-    weights: np.ndarray, first: int, same_tokens: bool, texts: list[str]
-) -> tuple[str, int, int, float] | None:
-    """Target, numbers of tokens that attend to it and in all, and mean largest weight; None if no target is clear."""
+def _telling(weights: np.ndarray, first: int, same_tokens: bool, texts: list[str]) -> dict[str, Any] | None:
+    """The fields of a `TellingHead`; None if no target is clear."""
     if len(weights) < _FEWEST:
         return None
     best = weights == weights.max(axis=1, keepdims=True)
@@ -87,10 +81,11 @@ def _telling(
             able = len(weights) - sum(not 0 <= i + offset < len(texts) for i in range(first, first + len(weights)))
             count = shares.trace(first + offset)
             if able >= _FEWEST and count >= _CLEAR * able:
-                return name, round(count), able, confidence
+                return {"place": name, "tokens": round(count), "of": able, "confidence": confidence}
     counts = shares.sum(axis=0)
     if counts.max() >= _CLEAR * len(weights):
-        return f"“{texts[int(counts.argmax())]}”", round(counts.max()), len(weights), confidence
+        place = f"“{texts[int(counts.argmax())]}”"
+        return {"place": place, "tokens": round(counts.max()), "of": len(weights), "confidence": confidence}
     return None
 
 
@@ -201,11 +196,7 @@ def _pool_confidences(reader: Reader, rows: np.ndarray, token_budget: int) -> Fl
 
 def _confidences(model: Model, batch: PaddedBatch) -> Float[Tensor, "sentence head"]:
     found: list[Tensor] = []
-
-    def look(call: AttentionCall) -> None:
-        found.append(_confidence(call, batch))
-
-    with torch.inference_mode(), tap(model, on_attention=look):
+    with torch.inference_mode(), tap(model, on_attention=lambda call: found.append(_confidence(call, batch))):
         forward(model, batch)
     return torch.cat(found, dim=1)
 
@@ -245,10 +236,7 @@ def _head_rows(
         inner_QK = restore(weights_QK)[real_Q][:, real_K]
         rows.append(
             {
-                STACK: kind.stack,
-                KIND: kind.kind,
-                LAYER: layer.layer,
-                HEAD: head,
+                **head_keys(kind.stack, kind.kind, layer.layer, head),
                 "confidence": float(inner_QK.max(1).mean()) if inner_QK.size else 0.0,
                 "weights": _encoded(weights_QK),
                 "value_norms": layer.value_norms[head].astype(np.float64).tolist(),

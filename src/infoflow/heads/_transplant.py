@@ -237,10 +237,6 @@ def log_mean(steps: Sequence[int], values_RP: Float[np.ndarray, "row point"]) ->
     The integral is by the trapezoidal rule, and the result has the units of the values. Early updates, when losses fall
     fast, count as much as late ones. For a single point the result is its value.
 
-    Args:
-        steps: Updates of the points, starting at 1 or later, ascending.
-        values_RP: Curves, one per row.
-
     >>> log_mean([1, 10, 100], np.array([[3.0, 2.0, 1.0]])).tolist()
     [2.0]
     """

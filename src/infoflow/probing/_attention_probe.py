@@ -45,16 +45,12 @@ _HIDDEN = 256
 class ProbeSentence:
     """One sentence and its tree, as the probes read them."""
 
-    maps: Float[Tensor, "head word word"]
-    """Attention between words, from row to column."""
+    maps: Float[Tensor, "head word word"]  # attention between words, from row to column
     ends: Float[Tensor, "head word 2"]
     """Attention from each word to the first special token (CLS) and to the last one (SEP); 0 where there is none."""
-    vectors: Float[Tensor, "word width"]
-    """Context-free word vectors."""
-    governors: Int[Tensor, " word"]
-    """Index of each word's head; −1 for the root."""
-    present: Bool[Tensor, " word"]
-    """Words that have tokens and whose head has tokens."""
+    vectors: Float[Tensor, "word width"]  # context-free word vectors
+    governors: Int[Tensor, " word"]  # index of each word's head; −1 for the root
+    present: Bool[Tensor, " word"]  # words that have tokens and whose head has tokens
 
     @property
     def targets(self) -> Int[Tensor, " word"]:

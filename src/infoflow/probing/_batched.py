@@ -18,8 +18,7 @@ from infoflow.foundation import UserError, hash64, require_memory, stream
 from ._features import InputRows, ProbeInputs, Scaling
 from ._probe_scores import first_choice
 
-NOT_ASKED = -1
-"""The label of an example that a label set does not cover."""
+NOT_ASKED = -1  # the label of an example that a label set does not cover
 _LEAST_STEPS = 32  # between two evaluations on the dev part; several passes if there are few examples
 _GROUP = 1 << 30  # bytes of parameters, their optimiser's state and activations that train together
 _PART = 1 << 26  # bytes of activations held at a time when probes only predict
@@ -98,8 +97,7 @@ class TrainedProbes:
     scaling: Scaling
     parameters: dict[str, Shaped[Tensor, "probe *weight"]]
     """`hidden` (E, H) and `hidden_bias` (if there is a hidden layer), `output` (E or H, C) and `output_bias`."""
-    epochs: Int[np.ndarray, " probe"]
-    """Number of epochs that each probe trained for."""
+    epochs: Int[np.ndarray, " probe"]  # number of epochs that each probe trained for
     dev_accuracy: Float[np.ndarray, " probe"]
 
     def predict(self, rows: InputRows) -> Int[np.ndarray, "probe example"]:

@@ -24,21 +24,18 @@ SCORES = ("precision", "recall", "f")
 class BertScores:
     """Scores of pairs of sentences in one or all layers."""
 
-    layers: tuple[int, ...]
-    """States 0..L; 0 = embeddings."""
+    layers: tuple[int, ...]  # states 0..L; 0 = embeddings
     precision: Float[np.ndarray, "layer pair"]
     recall: Float[np.ndarray, "layer pair"]
     f: Float[np.ndarray, "layer pair"]
-    blocks: Int[np.ndarray, " pair"]
-    """Bootstrap block of each pair, from its text."""
+    blocks: Int[np.ndarray, " pair"]  # bootstrap block of each pair, from its text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BertBaseline:
     """Scores of random sentence pairs, which define the zero of the rescaled scores, layer by layer."""
 
-    model: str
-    """Digest of the model."""
+    model: str  # digest of the model
     idf: bool
     pairs: int
     layers: tuple[int, ...]
@@ -110,12 +107,6 @@ def bert_baseline(
     """The mean scores of random pairs of these sentences at every layer: the b in (s − b) / (1 − b).
 
     The authors use a million pairs of web text; the mean over a thousand has a standard error below .003.
-
-    Args:
-        sentences: Text similar to the text to be scored.
-        pairs: Number of random pairs of different sentences.
-        idf: Weight tokens as in the scores to be rescaled.
-        seed: Seeds the draw.
 
     Source: [@zhang2020bertscore], the authors' code.
     """

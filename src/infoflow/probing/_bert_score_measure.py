@@ -26,12 +26,8 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, ra
 from ._bert_score import SCORES, BertBaseline, BertScores, bert_baseline, bert_score, check_layer
 from ._text_pairs import TextPairs, read_text_pairs
 
-# BERTScore by layer against human scores.
-
-
 _SHUFFLES = 100
-LEAST_PAIRS = 10
-"""Minimum number of pairs for a correlation with human scores."""
+LEAST_PAIRS = 10  # minimum number of pairs for a correlation with human scores
 
 BERT_SCORE = TableSchema(
     name="bert_score",
@@ -122,9 +118,6 @@ def _pearson(sums: Float[np.ndarray, "draw 6"]) -> Float[np.ndarray, " draw"]:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (n * xy - x * y) / np.sqrt((n * xx - x * x) * (n * yy - y * y))
-
-
-# BERTScore of a model by layer, with random pairs of the same texts as baseline, and agreement with human scores.
 
 
 _LAYER = Column("layer", "int64", "", "state 0..L; 0 = embeddings")

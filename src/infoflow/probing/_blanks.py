@@ -13,8 +13,6 @@ from infoflow.objectives import AbstractObjective
 
 from ._facts import OBJECT, SUBJECT
 
-# The token before a text, which lets a causal LM predict the text's first token.
-
 
 def leading(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The special tokens that a tokenizer adds before a text."""
@@ -30,9 +28,6 @@ def front_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
     """
     found = (tokenizer.bos_token_id, tokenizer.eos_token_id)
     return next((int(token) for token in found if token is not None), None)
-
-
-# Objects that are single tokens: the candidates for a blank.
 
 
 Standing = Literal["space", "start", "glued"]
@@ -83,9 +78,6 @@ def written_by(model: Model) -> PreTrainedTokenizerBase:
     return model.output_tokenizer or model.require_tokenizer()
 
 
-# A prompt and a subject as input for each kind of model, and the position of the answer.
-
-
 Way = Literal["mask", "next", "sentinel", "rewrite", "continue", "write"]
 """How a model fills a blank:
 
@@ -115,19 +107,13 @@ class Blank:
     """One question as token ids."""
 
     source: tuple[int, ...]
-    decoder: tuple[int, ...] | None
-    """Decoder input of an encoder–decoder."""
-    place: int
-    """Position in the predicting stack's input whose prediction is the answer."""
+    decoder: tuple[int, ...] | None  # decoder input of an encoder–decoder
+    place: int  # position in the predicting stack's input whose prediction is the answer
     stands: Standing = "space"
 
 
 def way_of(model: Model, trained: AbstractObjective | None = None) -> Way:
-    """How this model fills in a blank.
-
-    Args:
-        trained: Its training objective; if unknown, an encoder–decoder is classified by its family alone.
-    """
+    """How this model fills in a blank."""
     if model.task == "masked-lm":
         if model.require_tokenizer().mask_token_id is None:
             raise UserError(f"The tokenizer of {model.name} has no mask token, so no sentence can have a blank.")

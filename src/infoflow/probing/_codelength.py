@@ -15,9 +15,6 @@ from infoflow.foundation import UserError, as_tensor, stream
 
 from ._probe_scores import first_choice
 
-# What a code transmits: features, labels, sentences, and the blocks in which labels are sent.
-
-
 PREFIXES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 """Shares of the training sentences that a probe is trained on before the next block is sent."""
 _LOGITS = 1 << 24  # numbers in the logits held at a time
@@ -29,12 +26,9 @@ class CodedTargets:
 
     x_NLD: Float[Tensor, "target layer width"]
     y_N: Int[Tensor, " target"]
-    at: Int[np.ndarray, " target"]
-    """Indices of the targets among the input: those whose label is not −1."""
-    groups: Int[np.ndarray, " target"]
-    """The sentence of each target."""
-    num: int
-    """Number of input targets."""
+    at: Int[np.ndarray, " target"]  # indices of the targets among the input: those whose label is not −1
+    groups: Int[np.ndarray, " target"]  # the sentence of each target
+    num: int  # number of input targets
     classes: int
 
     @classmethod
@@ -148,12 +142,8 @@ def shuffled_batches(num: int, size: int, key: str, seeds: Sequence[int]) -> Cal
     return batches
 
 
-# Description length: the number of bits needed to send the labels to someone who has the features.
-
-
 Features = Tensor | np.ndarray
-Labelled = tuple[Features, Features]
-"""Features and labels."""
+Labelled = tuple[Features, Features]  # features and labels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -205,8 +195,7 @@ class Several:
 
     given: CodedTargets
     seed: int | Sequence[int]
-    axes: int
-    """Number of axes of the features: 2 for one layer."""
+    axes: int  # number of axes of the features: 2 for one layer
 
     def __post_init__(self) -> None:
         if len(self.seeds) == 0:

@@ -319,7 +319,12 @@ def total_kl(parameters: Sequence[Tensor]) -> Float[Tensor, " probe"]:
 
 def mean_logits(parameters: Sequence[Tensor], x_PBD: Tensor) -> Tensor:
     """Logits of the perceptrons with mean gates and weights."""
-    return _forward(parameters, x_PBD, lambda gate, gate_spread, hidden, weights: _mean_layer(gate, hidden, weights))
+
+    def layer(gate: Tensor, gate_spread: Tensor, hidden: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        weight, _, bias, _ = weights
+        return torch.baddbmm(bias, hidden * gate, weight)
+
+    return _forward(parameters, x_PBD, layer)
 
 
 def sampled_logits(parameters: Sequence[Tensor], x_PBD: Tensor, noise: Callable[[int], Tensor]) -> Tensor:
@@ -333,10 +338,6 @@ def sampled_logits(parameters: Sequence[Tensor], x_PBD: Tensor, noise: Callable[
         return mean + variance.sqrt() * noise(weight.shape[2])
 
     return _forward(parameters, x_PBD, layer)
-
-
-def _mean_layer(gate: Tensor, hidden: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    return torch.baddbmm(weights[2], hidden * gate, weights[0])
 
 
 def _forward(parameters: Sequence[Tensor], hidden: Tensor, layer: Callable[..., Tensor]) -> Tensor:

@@ -11,8 +11,7 @@ from torch import Tensor
 from infoflow.foundation import UserError, as_tensor, as_written
 
 Numbers = Sequence[Any] | np.ndarray | Tensor
-NEGATIVE_SHARE = 0.2
-"""An expected layer is unstable if the share of negative differences is larger than this."""
+NEGATIVE_SHARE = 0.2  # an expected layer is unstable if the share of negative differences is larger than this
 LEAST_GAIN = 2.0
 """An expected layer is also unstable if the top layer gains less than this over layer 0, in points (percent of F1)."""
 
@@ -71,11 +70,7 @@ def center_of_gravity(weights: Numbers, layers: Literal["all", "oneplus"] = "all
 
 
 def mixing_entropy(weights: Numbers) -> Any:
-    """Entropy of mixing weights that sum to 1, (..., L + 1), in bits.
-
-    Raises:
-        UserError: As in `center_of_gravity`.
-    """
+    """Entropy of mixing weights that sum to 1, (..., L + 1), in bits."""
     return _plain(_entropy(_distribution(weights)))
 
 
@@ -84,9 +79,6 @@ def kl_from_uniform(weights: Numbers) -> Any:
 
     If all n weights are finite, it is $\log_2 n - H(s)$: 0 for equal weights, $\log_2 n$ if one layer has all the
     weight. Weights that are not finite (layers that a probe did not see) are excluded from both s and n.
-
-    Raises:
-        UserError: As in `center_of_gravity`, for the finite weights.
 
     Source: [@tenney2019], the authors' notebook.
 
@@ -129,13 +121,7 @@ def negative_mass(scores: Numbers) -> Any:
 
 
 def depth_warnings(scores: Numbers, least_gain: float = LEAST_GAIN, most_negative: float = NEGATIVE_SHARE) -> str:
-    """Reasons why the expected layer of these scores (L + 1) is unstable; empty if it is stable.
-
-    Args:
-        scores: Scores of the cumulative probes of one task.
-        least_gain: In the unit of the scores; the default is for percent.
-        most_negative: See `negative_mass`.
-    """
+    """Reasons why the expected layer of these scores (L + 1) is unstable; empty if it is stable."""
     values = _layers(scores, "scores")
     if values.ndim != 1:
         raise UserError(f"depth_warnings takes the scores of one task. Got an array of shape {values.shape}.")

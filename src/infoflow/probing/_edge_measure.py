@@ -108,8 +108,7 @@ class EdgeOutcome:
     """Results of a task's cumulative probes."""
 
     key: dict[str, Any]
-    weights: Float[np.ndarray, "seed state"]
-    """Mixing weights of the probes that see all layers."""
+    weights: Float[np.ndarray, "seed state"]  # mixing weights of the probes that see all layers
     scores: Float[np.ndarray, "seed state"]
     replicates: Float[np.ndarray, "replicate seed state"]
     majority: float
@@ -291,10 +290,7 @@ def mixing_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
     ]
     rows = []
     for layer in range(states):
-        of_layer = {
-            "weight": found.fixed(found.weights[:, layer], 1 / states, "share"),
-            "score": scores[layer],
-        }
+        of_layer = {"weight": found.fixed(found.weights[:, layer], 1 / states, "share"), "score": scores[layer]}
         if layer:
             of_layer["delta"] = with_still_sides(
                 found.row(deltas[:, layer - 1], delta_replicates[..., layer - 1], 0.0, _GAIN),

@@ -16,7 +16,7 @@ from torch.nn import functional
 from infoflow.foundation import UserError, hash64, stream
 
 from ._codelength import shuffled_batches
-from ._stacked import Schedule, train_stacked
+from ._stacked import Schedule, train_stacked, uniform
 
 _HELD = 1 << 24  # numbers in the mixed states of a batch that is only evaluated
 
@@ -25,15 +25,11 @@ _HELD = 1 << 24  # numbers in the mixed states of a batch that is only evaluated
 class EdgeSettings:
     """An edge probe and its training. The reference trains for 10,000 (small tasks) to 250,000 steps."""
 
-    width: int = 256
-    """Width of projected words; each span of a pair has its own projection."""
-    hidden: int = 256
-    """Units of the hidden layer."""
+    width: int = 256  # width of projected words; each span of a pair has its own projection
+    hidden: int = 256  # units of the hidden layer
     dropout: float = 0.3
-    output: str = "softmax"
-    """`"sigmoid"` predicts yes or no for each label, for spans with several labels."""
-    batch: int = 32
-    """Examples per step."""
+    output: str = "softmax"  # `"sigmoid"` predicts yes or no for each label, for spans with several labels
+    batch: int = 32  # examples per step
     mix_speed: float = 10.0
     """Factor on the learning rate of the scalar mix.
 
@@ -56,10 +52,8 @@ class EdgeSettings:
 class Spans:
     """Labelled spans over the states of words."""
 
-    states: Float[np.ndarray, "word state width"]
-    """States 0..L of every word; may be a memory-map."""
-    first: Int[np.ndarray, "example 2"]
-    """Rows [start, end) of `states`."""
+    states: Float[np.ndarray, "word state width"]  # states 0..L of every word; may be a memory-map
+    first: Int[np.ndarray, "example 2"]  # rows [start, end) of `states`
     second: Int[np.ndarray, "example 2"] | None
     labels: Int[np.ndarray, " example"] | Bool[np.ndarray, "example class"]
     """One label each; for a sigmoid probe, which labels each span has."""
@@ -85,12 +79,10 @@ class CumulativeProbes:
 
     weights: Float[np.ndarray, "seed highest state"]
     """Mixing weights, softmax(a); 0 for layers that a probe does not see."""
-    scale: Float[np.ndarray, "seed highest"]
-    """γ."""
+    scale: Float[np.ndarray, "seed highest"]  # γ
     predicted: Int[np.ndarray, "seed highest example"] | Bool[np.ndarray, "seed highest example class"]
     """Predictions on the test spans: the label, or for sigmoid probes which labels."""
-    capacity: int
-    """Parameters of one probe that sees all layers."""
+    capacity: int  # parameters of one probe that sees all layers
 
 
 def edge_probe(
@@ -166,20 +158,18 @@ class _EdgeStack:
     def first_parameters(self, width: int) -> list[Tensor]:
         """Initial mix (a, γ), span projections (W, b, u), and classifier (weights, biases, scale of the norm)."""
         size, hidden, num = self.settings.width, self.settings.hidden, len(self.seeds) * self.layers
-        made = [torch.zeros(num, self.layers), torch.ones(num, 1)]
         generators = [stream("edge-probe", seed) for seed in self.seeds]
 
-        def uniform(given: int, *shape: int) -> Tensor:
-            bound = 1 / math.sqrt(given)
-            drawn = torch.stack([torch.from_numpy(each.uniform(-bound, bound, shape)).float() for each in generators])
-            return drawn.repeat_interleave(self.layers, dim=0)
+        def drawn(given: int, *shape: int) -> Tensor:
+            return uniform(generators, self.layers, 1 / math.sqrt(given), shape)
 
+        made = [torch.zeros(num, self.layers), torch.ones(num, 1)]
         for _ in range(self.spans):
-            made += [uniform(width, width, size), uniform(width, 1, size), uniform(size, size, 1)]
+            made += [drawn(width, width, size), drawn(width, 1, size), drawn(size, size, 1)]
         joined = self.spans * size
-        made += [uniform(joined, joined, hidden), uniform(joined, 1, hidden)]
+        made += [drawn(joined, joined, hidden), drawn(joined, 1, hidden)]
         made += [torch.ones(num, 1, hidden), torch.zeros(num, 1, hidden)]
-        made += [uniform(hidden, hidden, self.classes), uniform(hidden, 1, self.classes)]
+        made += [drawn(hidden, hidden, self.classes), drawn(hidden, 1, self.classes)]
         return [each.to(self.device) for each in made]
 
     def mix(self, logits_AL: Tensor, active: Int[Tensor, " probe"]) -> Float[Tensor, "seed highest state"]:

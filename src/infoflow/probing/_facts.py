@@ -9,9 +9,6 @@ import numpy as np
 from infoflow.corpus import read_cells, read_objects
 from infoflow.foundation import UserError, as_written, digest, hash64
 
-# Facts, and the sentences with a blank that query them.
-
-
 SUBJECT, OBJECT = "[X]", "[Y]"
 MANUAL = "manual"
 
@@ -41,16 +38,12 @@ class Facts:
 
     Repeated facts, facts of relations without a template, training facts whose subject is measured in the same
     relation, and templates without exactly one [X] and one [Y] are left out and counted.
-
-    Raises:
-        UserError: A part of a fact is empty, or no fact is left.
     """
 
     facts: tuple[ClozeFact, ...]
     prompts: tuple[Prompt, ...]
     train: tuple[ClozeFact, ...] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Number of facts left out, by reason."""
+    left_out: Mapping[str, int] = field(default_factory=dict)  # number of facts left out, by reason
 
     def __post_init__(self) -> None:
         for fact in (*self.facts, *self.train):

@@ -18,9 +18,6 @@ from infoflow.models import Model, tap
 
 from ._questions import Examples
 
-# Features of probes: the states of all words of some sentences, in every layer, from one pass of the frozen model.
-
-
 Pooling = Literal["mean", "first", "last"]
 """How a word's state is formed: the mean over its tokens, or the first or last token."""
 POOLINGS = ("mean", "first", "last")
@@ -31,10 +28,8 @@ _STATES = "states.npy"
 class WordFeatures:
     """States of the words of some sentences in all layers of one stack, memory-mapped."""
 
-    states: Float32[np.ndarray, "word state width"]
-    """0 for a word that is not `present`."""
-    sentences: Int[np.ndarray, " sentence"]
-    """Rows of the corpus, in ascending order."""
+    states: Float32[np.ndarray, "word state width"]  # 0 for a word that is not `present`
+    sentences: Int[np.ndarray, " sentence"]  # rows of the corpus, in ascending order
     starts: Int[np.ndarray, " end"]
     """The words of sentence s of `sentences` are rows starts[s]:starts[s + 1] of `states`."""
     present: Bool[np.ndarray, " word"]
@@ -78,8 +73,8 @@ class WordFeatures:
         """Which examples can be used: those whose sentences are stored, and whose spans lost no word."""
         kept = self.holds(examples.sentence)
         absent = np.concatenate([[0], np.cumsum(~self.present)])
-        for span in (examples.first, examples.second):
-            if span is not None and kept.any():
+        for span in examples.spans:
+            if kept.any():
                 chosen = np.flatnonzero(kept)
                 first, end = self.spans(examples.sentence[chosen], span[chosen])
                 kept[chosen] = absent[end] == absent[first]
@@ -133,12 +128,7 @@ def collect_features(
 
 def _reader(model: Model, corpus: Corpus, options: PassOptions) -> Reader:
     reader = Reader(
-        model,
-        corpus,
-        max_length=options.max_length,
-        seed=options.seed,
-        decoder=False,
-        white_space_words=True,
+        model, corpus, max_length=options.max_length, seed=options.seed, decoder=False, white_space_words=True
     )
     first = reader.sentence_rows(int(reader.rows[0]), "clean", 0)[reader.source_stack]
     if not first.special.all() and (first.words == NOT_A_WORD).all():
@@ -225,24 +215,13 @@ def _pooled(
     return words.numpy(), torch.stack(layers, dim=1).cpu().numpy()
 
 
-# One pass for all probes of a model on a corpus: they share the states that the first one collects.
-
-
 _KEPT: "WeakKeyDictionary[Reader, tuple[str, WordFeatures]]" = WeakKeyDictionary()
 
 
 def shared_features(
     reader: Reader, corpus: Corpus, rows: np.ndarray, pooling: Pooling, options: PassOptions
 ) -> WordFeatures:
-    """`collect_features` in a temporary file; the latest features of the reader's corpus are kept with the reader.
-
-    Args:
-        reader: Reader of the model.
-        corpus: Corpus to read: the reader's own, or another.
-        rows: Rows of the corpus.
-        pooling: How several tokens become the state of a word.
-        options: Options of the pass.
-    """
+    """`collect_features` in a temporary file; the latest features of the reader's corpus are kept with the reader."""
     key = digest([corpus.digest, np.unique(rows).tolist(), pooling, options.key])
     kept = _KEPT.get(reader)
     if kept is not None and kept[0] == key:
@@ -285,10 +264,9 @@ class LayerInputs:
     """
 
     def __init__(self, features: WordFeatures, examples: Examples) -> None:
-        spans = [examples.first] if examples.second is None else [examples.first, examples.second]
         self._features = features
-        self._spans = [features.spans(examples.sentence, span) for span in spans]
-        width = features.width * (3 if len(spans) == 2 else 1)
+        self._spans = [features.spans(examples.sentence, span) for span in examples.spans]
+        width = features.width * (3 if len(self._spans) == 2 else 1)
         self.shape = (len(examples), features.num_states, width)
 
     def __getitem__(self, index: Int[np.ndarray, " chosen"]) -> Float32[np.ndarray, "chosen state input"]:
@@ -323,8 +301,7 @@ class Scaling:
     """Mean and standard deviation of every input in every layer, over the training examples."""
 
     mean: Float32[np.ndarray, "layer width"]
-    spread: Float32[np.ndarray, "layer width"]
-    """1 where all training examples are equal."""
+    spread: Float32[np.ndarray, "layer width"]  # 1 where all training examples are equal
 
     @classmethod
     def of(cls, rows: InputRows) -> "Scaling":

@@ -11,9 +11,9 @@ import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import UserError, current_display, replicate_weights
-from infoflow.models import Model, readout
+from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
-from infoflow.representations import TunedLens
+from infoflow.representations import TunedLens, no_readout
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
 from ._blanks import BlankWriter, Standing, common_objects, object_tokens, way_of, written_by
@@ -184,10 +184,9 @@ class FillIn(Intervention):
         try:
             if model.task != "seq2seq":  # an encoder–decoder's training objective is known only at run time
                 way_of(model)
-            readout(model)
         except UserError as error:
             return str(error)
-        return None
+        return no_readout(model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         asked = replace(self._options, tokens_per_batch=options.tokens_per_batch)

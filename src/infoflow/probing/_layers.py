@@ -21,22 +21,13 @@ from ._probe_scores import ProbePredictions, score_rows
 from ._probed_task import PARTS, ExampleTypes, control_labels
 from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE
 
-# The data of one batch of probes: a task and its control over the same examples, or one of the two.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class AskedPart:
+class AskedPart(LabelledRows):
     """The examples of one part."""
 
-    rows: InputRows
-    labels: Int[np.ndarray, "set example"]
-    sentences: Int[np.ndarray, " example"]
-    """`Corpus.content_ids`, or any numbers that identify sentences."""
+    sentences: Int[np.ndarray, " example"]  # `Corpus.content_ids`, or any numbers that identify sentences
     types: Int[np.ndarray, " example"]
-
-    @property
-    def labelled(self) -> LabelledRows:
-        return LabelledRows(rows=self.rows, labels=self.labels)
 
     def take(self, index: Int[np.ndarray, " chosen"]) -> "AskedPart":
         return AskedPart(
@@ -55,8 +46,7 @@ class ProbeProblem:
     dev: AskedPart
     test: AskedPart
     classes: int
-    sets: Mapping[str, Sequence[int]]
-    """For "task" and "control": the row of `labels` that each seed learns."""
+    sets: Mapping[str, Sequence[int]]  # for "task" and "control": the row of `labels` that each seed learns
 
     def of_share(self, share: float, seed: int = 0) -> "ProbeProblem":
         """Keep this share of the training sentences (at least one), by hash; larger shares include smaller ones."""
@@ -72,9 +62,6 @@ class ProbeProblem:
     def seen(self) -> Bool[np.ndarray, " example"]:
         """Which test examples have a type that occurs in the training part."""
         return np.isin(self.test.types, self.train.types)
-
-
-# Probes of all layers, trained and scored: the pure core of `Probe`, also for arrays.
 
 
 def probe_layers(
@@ -218,7 +205,7 @@ def probe_answers(
     layer, number, labels = np.array(cells, dtype=np.int64).T
     grid = ProbeGrid(layer=layer, seed=np.asarray(seeds, dtype=np.int64)[number], labels=labels)
     classes = np.full(len(problem.train.labels), problem.classes)
-    trained = train_probes(problem.train.labelled, problem.dev.labelled, grid, classes, settings, device)
+    trained = train_probes(problem.train, problem.dev, grid, classes, settings, device)
     said = trained.predict(problem.test.rows).reshape(layers, len(seeds), len(names), -1)
     return {name: _answers(problem, name, said[:, :, k]) for k, name in enumerate(names)}
 

@@ -14,14 +14,13 @@ from jaxtyping import Float64
 from infoflow.corpus import Corpus, length_batches
 from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64_array
-from infoflow.models import Model, pad_rows, readout
-from infoflow.representations import logit_lens
+from infoflow.models import Model, pad_rows
+from infoflow.representations import logit_lens, no_readout
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._blanks import front_token
 
-ALL_PAIRS = "all"
-"""The phenomenon of rows over all pairs."""
+ALL_PAIRS = "all"  # the phenomenon of rows over all pairs
 
 MINIMAL_PAIRS = TableSchema(
     name="minimal_pairs",
@@ -81,11 +80,7 @@ class MinimalPairs(Intervention):
         tokenizer = model.tokenizer
         if model.task == "masked-lm" and tokenizer is not None and tokenizer.mask_token_id is None:
             return "its tokenizer has no mask token"
-        try:
-            readout(model)
-        except UserError as error:
-            return str(error)
-        return None
+        return no_readout(model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         corpus, model = reader.corpus, reader.model

@@ -1,7 +1,7 @@
 """Linear and MLP probes of every layer as a measure, with controls; and predictions for single examples."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -30,11 +30,7 @@ from ._probed_task import (
 )
 from ._questions import Part, ProbeTask
 
-# The measure: linear and MLP probes of every layer on a task, with controls.
-
-
-PROBES = ("linear", "mlp")
-"""Probes whose scores are accuracies."""
+PROBES = ("linear", "mlp")  # probes whose scores are accuracies
 
 PROBE_SCORES = TableSchema(
     name="probe_scores",
@@ -91,14 +87,7 @@ PROBE_SCORES = TableSchema(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class AnsweredTask:
-    """A task and the answers of its probes."""
-
-    task: ProbeTask
-    answered: Answered | None
-    """None if the few sentences have only one class."""
-
+AnsweredTask = tuple[ProbeTask, Answered | None]  # no answers if the few sentences have only one class
 
 _ANSWERED: "WeakKeyDictionary[Reader, dict[str, AnsweredTask | None]]" = WeakKeyDictionary()
 """Results by settings, shared by measures with the same probes and freed with the reader."""
@@ -188,10 +177,10 @@ class Probe(Intervention):
         facts, found = self._facts(asked[0], reader), list[dict[str, Any]]()
         with current_display().progress(f"Probing {reader.model.name} for {self.task}", len(self.sizes)) as progress:
             for share in self.sizes:
-                one = self._trained(asked, share, reader)
+                task, answers = self._trained(asked, share, reader)
                 if share == max(self.sizes):
-                    _ANSWERED.setdefault(reader, {})[self._key(options)] = one
-                found += [] if one.answered is None else [{**facts, **row} for row in one.answered.rows()]
+                    _ANSWERED.setdefault(reader, {})[self._key(options)] = task, answers
+                found += [] if answers is None else [{**facts, **row} for row in answers.rows()]
                 progress.advance(1)
         return pd.DataFrame(found, columns=self.table.column_names)
 
@@ -206,7 +195,7 @@ class Probe(Intervention):
             "corrupted": self.corrupted,
         }
 
-    def on_all(self, reader: Reader, options: PassOptions) -> "AnsweredTask | None":
+    def on_all(self, reader: Reader, options: PassOptions) -> AnsweredTask | None:
         """Answers of probes trained on the largest share; None if the corpus lacks what the task needs.
 
         Measures with the same settings share the training for a reader's model.
@@ -230,10 +219,9 @@ class Probe(Intervention):
         task = with_states(task, features)
         return task, self._problems(task, features)
 
-    def _trained(self, asked: tuple[ProbeTask, list[ProbeProblem]], share: float, reader: Reader) -> "AnsweredTask":
+    def _trained(self, asked: tuple[ProbeTask, list[ProbeProblem]], share: float, reader: Reader) -> AnsweredTask:
         task, problems = asked
-        found = answered(problems, self._settings, range(self.seeds), share, self.seed, reader.model.device)
-        return AnsweredTask(task=task, answered=found)
+        return task, answered(problems, self._settings, range(self.seeds), share, self.seed, reader.model.device)
 
     def _problems(self, task: ProbeTask, features: Mapping[str, WordFeatures]) -> list[ProbeProblem]:
         """The task and its control as one problem, or as two if the control uses other examples."""
@@ -273,9 +261,6 @@ class Probe(Intervention):
         return ProbeProblem(**parts, classes=len(task.names), sets=sets)
 
 
-# Single test examples: the prediction of each layer's probe, and the gold label.
-
-
 PROBE_EXAMPLES = TableSchema(
     name="probe_examples",
     description="Test examples of a task, at most one per sentence, chosen by a hash of their text, and the "
@@ -301,8 +286,7 @@ PROBE_EXAMPLES = TableSchema(
     ),
 )
 
-MOST_EXAMPLES = 60
-"""Maximum number of examples of a task."""
+MOST_EXAMPLES = 60  # maximum number of examples of a task
 
 
 class ProbeExamples(Probe):
@@ -316,13 +300,8 @@ class ProbeExamples(Probe):
     table: ClassVar[TableSchema] = PROBE_EXAMPLES
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        found = self.on_all(reader, options)
-        predicted = None if found is None else found.answered
-        rows = (
-            []
-            if found is None or predicted is None
-            else self._rows(found.task, predicted.answers["task"], reader.source_stack)
-        )
+        task, found = self.on_all(reader, options) or (None, None)
+        rows = [] if task is None or found is None else self._rows(task, found.answers["task"], reader.source_stack)
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _rows(self, task: ProbeTask, answers: ProbePredictions, stack: str) -> Iterator[dict[str, Any]]:
@@ -339,8 +318,7 @@ def chosen_examples(part: Part, most: int) -> Int[np.ndarray, " chosen"]:
     """Indices of at most this many examples of the part, one per sentence, by a hash of sentence and position."""
     examples = part.examples
     ids = part.corpus.content_ids[examples.sentence].astype(np.uint64)
-    spans = [examples.first, *([] if examples.second is None else [examples.second])]
-    for number in np.concatenate(spans, axis=1).astype(np.uint64).T:  # wraps around, as hashes do
+    for number in np.concatenate(examples.spans, axis=1).astype(np.uint64).T:  # wraps around, as hashes do
         ids = ids * np.uint64(1_000_003) + number
     order = np.argsort(hash64_array(("probe-shown",), ids), kind="stable")
     _, first = np.unique(examples.sentence[order], return_index=True)

@@ -41,9 +41,6 @@ def first_choice(scores: Float[Tensor, "*rest choice"], gold: Int[Tensor, "..."]
     return right / best.sum(-1)
 
 
-# Micro-averaged F1, with ignored labels.
-
-
 Labels = Shaped[np.ndarray, "*example"]
 
 
@@ -77,9 +74,6 @@ def f1_counts(
     return hits.astype(np.float64), named.astype(np.float64)
 
 
-# The columns of a row that summarises several training runs of one probe.
-
-
 SEED_COLUMNS = (
     Column(
         "seed_sd", "float64", "as value", "standard deviation of the value over the probe's seeds; NaN for one seed"
@@ -100,14 +94,6 @@ def seed_estimate(
 
     The interval is that of `interval_over_seeds`. If all answers of all seeds are right, its width follows from the
     number of answers.
-
-    Args:
-        values: The statistic of each training run.
-        replicates: Its bootstrap replicates over sentences, paired across training runs.
-        baseline: The control's value.
-        count: Number of observations.
-        scale: Range of the statistic.
-        independent: Number of independent observations, if not all are independent.
     """
     replicates = np.where(np.isfinite(replicates), replicates, np.nan)
     value, sd, ends = math.nan, math.nan, Interval(math.nan, math.nan)
@@ -133,12 +119,6 @@ def with_still_sides(
 
     If all answers for one share are right, resampling does not show its uncertainty. The interval of the difference is
     then at least as wide as the intervals of both shares imply, see `at_least_apart`.
-
-    Args:
-        row: The difference, with an interval from its replicates.
-        one: The columns of the first share.
-        other: The columns of the second.
-        moved: Replicates (seeds, replicates) of each.
     """
     ends = Interval(row["low"], row["high"])
     if any(map(_still, moved)):
@@ -164,9 +144,6 @@ def replicated(sums: np.ndarray) -> np.ndarray:
     return np.tensordot(replicate_weights(), sums, axes=1)
 
 
-# Scores of probes: accuracy, macro-averaged F1 and selectivity, with the spread over seeds and intervals.
-
-
 Words = Literal["all", "seen", "unseen"]
 WORDS: tuple[Words, ...] = ("all", "seen", "unseen")
 
@@ -177,14 +154,11 @@ class ProbePredictions:
 
     said: Int[np.ndarray, "layer seed example"]
     wanted: Int[np.ndarray, "seed example"]
-    majority: Int[np.ndarray, " seed"]
-    """The most frequent training label."""
+    majority: Int[np.ndarray, " seed"]  # the most frequent training label
     taught: Bool[np.ndarray, "seed example"]
     """Whether the gold label occurs in the training part; if not, the example counts as an error."""
-    blocks: Int[np.ndarray, " example"]
-    """Bootstrap block of each example's sentence."""
-    seen: Bool[np.ndarray, " example"]
-    """Whether the example's type occurs in the training part."""
+    blocks: Int[np.ndarray, " example"]  # bootstrap block of each example's sentence
+    seen: Bool[np.ndarray, " example"]  # whether the example's type occurs in the training part
 
     def among(self, words: Words) -> Bool[np.ndarray, " example"]:
         return np.ones_like(self.seen) if words == "all" else self.seen == (words == "seen")
@@ -305,11 +279,9 @@ class Selectivity:
 
     accuracy: float
     control: float
-    value: float
-    """Their difference."""
+    value: float  # their difference
     low: float
-    high: float
-    """Upper end of the 95 % interval of the difference, over sentences and seeds."""
+    high: float  # upper end of the 95 % interval of the difference, over sentences and seeds
 
 
 def selectivity(

@@ -12,13 +12,9 @@ from infoflow.foundation import UserError, block_of, current_display, hash64, ha
 
 from ._batched import NOT_ASKED
 from ._features import Pooling, WordFeatures, shared_features
-from ._questions import Examples, Part, ProbeTask
+from ._questions import PARTS, Examples, Part, ProbeTask
 from ._tasks import build_task, tasks
 
-# Control tasks: random labels of word types, which a probe can only memorise.
-
-
-PARTS = ("train", "dev", "test")
 ARC_LABELS = frozenset({"arc", "none"})
 """Label names of a task that decides whether the second word is the head of the first."""
 _HEADS = 3  # the word itself, the first word, the last
@@ -28,20 +24,16 @@ _HEADS = 3  # the word itself, the first word, the last
 class ExampleTypes:
     """The type of each example, which determines its control label."""
 
-    names: tuple[str, ...]
-    """The types, each once."""
-    of: Mapping[str, Int[np.ndarray, " example"]]
-    """Index into `names`, by part ("train", "dev", "test")."""
+    names: tuple[str, ...]  # the types, each once
+    of: Mapping[str, Int[np.ndarray, " example"]]  # index into `names`, by part ("train", "dev", "test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ControlLabels:
     """A control task: a label for every type, and thereby for every example."""
 
-    label_of: Int[np.ndarray, " type"]
-    """`NOT_ASKED` for a type whose examples keep their own labels."""
-    of: Mapping[str, Int[np.ndarray, " example"]]
-    """Labels by part."""
+    label_of: Int[np.ndarray, " type"]  # `NOT_ASKED` for a type whose examples keep their own labels
+    of: Mapping[str, Int[np.ndarray, " example"]]  # labels by part
 
 
 def example_types(task: ProbeTask) -> ExampleTypes:
@@ -94,13 +86,6 @@ def control_labels(
 
     The draw depends only on (seed, the type's text), not on other types or their order. If only a share is corrupted,
     types are selected by hash until they cover that share of the examples of all parts.
-
-    Args:
-        types: From `example_types`.
-        labels: The task's own labels by part.
-        classes: Number of labels of the task.
-        seed: Seeds the map from types to labels.
-        corrupted: Share of the examples whose types get a random label; the others keep their own.
 
     Source: [@hewitt2019control].
     """
@@ -169,20 +154,14 @@ def _drawn_arcs(
         yield row, word, other + (other >= head), False
 
 
-# A task over the corpus that a measure reads, with the states of its words, within size limits; what is cut is counted.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskChoice:
     """The task to probe, and how much of the corpus to use."""
 
     name: str
-    sentences: int
-    """Maximum number of sentences, chosen by hash."""
-    examples: int
-    """Maximum number of examples in each part, from whole sentences chosen by hash."""
-    seed: int
-    """Seeds the choice of sentences, the parts, and the task's random choices."""
+    sentences: int  # maximum number of sentences, chosen by hash
+    examples: int  # maximum number of examples in each part, from whole sentences chosen by hash
+    seed: int  # seeds the choice of sentences, the parts, and the task's random choices
     pooling: Pooling = "mean"
 
     def __post_init__(self) -> None:
@@ -198,8 +177,7 @@ class ProbedTask:
     """A task whose examples all have states."""
 
     task: ProbeTask
-    features: dict[str, WordFeatures]
-    """Features by part."""
+    features: dict[str, WordFeatures]  # features by part
 
     def examples(self, part: str) -> Examples:
         return getattr(self.task, part).examples
@@ -218,16 +196,6 @@ def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: 
     """The task on the reader's corpus; all probes of the same sentences share its states.
 
     None if the corpus lacks the columns of a task of the catalogue.
-
-    Args:
-        choice: The task, and how much of the corpus.
-        reader: Reader of the model and the corpus.
-        options: Options of the pass.
-        held: Maximum size in bytes of one part's inputs if they must be in memory; if there are more examples, some are
-            dropped.
-
-    Raises:
-        UserError: There is no such task, or `build_task` cannot build it from this corpus.
     """
     rows = chosen_sentences(reader, choice.sentences, choice.seed)
     task = asked_task(choice.name, reader, rows, choice.seed)
@@ -252,9 +220,6 @@ def asked_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeT
     """The task on these sentences of the reader's corpus.
 
     None if the corpus lacks the columns of a task of the catalogue.
-
-    Raises:
-        UserError: There is no such task, or `build_task` cannot build it from this corpus.
     """
     named, possible = ({task.name for task in tasks(corpus)} for corpus in (None, reader.corpus))
     return None if name in named - possible else build_task(name, reader.corpus, rows, seed=seed)
@@ -281,14 +246,6 @@ def _held(choice: TaskChoice, task: ProbeTask, features: WordFeatures, held: int
     return replace(choice, examples=min(choice.examples, most))
 
 
-def taken(examples: Examples, index: np.ndarray) -> Examples:
-    """The examples at these indices or under this mask."""
-    second = None if examples.second is None else examples.second[index]
-    return Examples(
-        sentence=examples.sentence[index], first=examples.first[index], second=second, label=examples.label[index]
-    )
-
-
 def _capped(part: Part, choice: TaskChoice) -> Part:
     """Examples of the sentences with the lowest hashes, as many as fit; at least one sentence."""
     sentences, number = np.unique(part.examples.sentence, return_inverse=True)
@@ -297,7 +254,7 @@ def _capped(part: Part, choice: TaskChoice) -> Part:
     place[np.argsort(hashes, kind="stable")] = np.arange(len(sentences))
     counts = np.cumsum(np.bincount(place[number]))
     fits = (counts <= choice.examples)[place[number]] | (place[number] == 0)
-    return Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(fits)))
+    return part.take(fits)
 
 
 def with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask:
@@ -313,7 +270,7 @@ def with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask
                 "sentences are cut, their words have no token, or they are beyond the byte budget. Give more "
                 "sentences, raise max_length or sample_bytes."
             )
-        parts[name] = Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(kept)))
+        parts[name] = part.take(kept)
     if lost:
         current_display().note(
             f"{lost:,} examples of {task.name} are left out: their words are cut off, have no token, or are beyond the "

@@ -13,9 +13,6 @@ from jaxtyping import Int
 from infoflow.corpus import Corpus, Sentence, running_text
 from infoflow.foundation import UserError, as_written, stream
 
-# What a probe predicts: spans of words, the label of each, and the parts for training and scoring.
-
-
 Unit = Literal["token", "span", "pair", "sentence"]
 """What carries the label: a word, a span of words, a pair of spans, or a whole sentence."""
 
@@ -24,17 +21,24 @@ Unit = Literal["token", "span", "pair", "sentence"]
 class Examples:
     """Labelled spans of one corpus. A word is a span of length one, a sentence the span of all its words."""
 
-    sentence: Int[np.ndarray, " example"]
-    """Row of the corpus."""
+    sentence: Int[np.ndarray, " example"]  # row of the corpus
     first: Int[np.ndarray, "example 2"]
     """Words [start, end) of the span; for a pair, of the first span: the dependent, or the later mention."""
-    second: Int[np.ndarray, "example 2"] | None
-    """For a pair, the second span: the head, or the antecedent."""
-    label: Int[np.ndarray, " example"]
-    """Index into `ProbeTask.names`."""
+    second: Int[np.ndarray, "example 2"] | None  # for a pair, the second span: the head, or the antecedent
+    label: Int[np.ndarray, " example"]  # index into `ProbeTask.names`
 
     def __len__(self) -> int:
         return len(self.sentence)
+
+    @property
+    def spans(self) -> list[Int[np.ndarray, "example 2"]]:
+        """The first spans, and the second ones if there are any."""
+        return [self.first] if self.second is None else [self.first, self.second]
+
+    def take(self, index: np.ndarray) -> "Examples":
+        """The examples at these indices or under this mask."""
+        second = None if self.second is None else self.second[index]
+        return Examples(sentence=self.sentence[index], first=self.first[index], second=second, label=self.label[index])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -43,6 +47,12 @@ class Part:
 
     corpus: Corpus
     examples: Examples
+
+    def take(self, index: np.ndarray) -> "Part":
+        return Part(corpus=self.corpus, examples=self.examples.take(index))
+
+
+PARTS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -56,17 +66,11 @@ class ProbeTask:
     train: Part
     dev: Part
     test: Part
-    ignored: tuple[str, ...] = ()
-    """Labels that micro-F1 leaves out, such as "no_relation"."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Number of examples left out, by reason."""
+    ignored: tuple[str, ...] = ()  # labels that micro-F1 leaves out, such as "no_relation"
+    left_out: Mapping[str, int] = field(default_factory=dict)  # number of examples left out, by reason
 
 
-# Examples that a task extracts from a sentence: spans of its words and the label of each.
-
-
-Span = tuple[int, int]
-"""Words [start, end)."""
+Span = tuple[int, int]  # words [start, end)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,8 +78,7 @@ class Written:
     """Words with the white space between them."""
 
     words: tuple[str, ...]
-    spaces: tuple[str, ...]
-    """One fewer than the words."""
+    spaces: tuple[str, ...]  # one fewer than the words
 
     @property
     def text(self) -> str:
@@ -105,11 +108,9 @@ class AskedSentence:
     """A sentence of a corpus, its words, and a number derived from its text and the task's seed."""
 
     sentence: Sentence
-    words: list[str]
-    """The corpus's words if it has any, else white-space words."""
+    words: list[str]  # the corpus's words if it has any, else white-space words
     number: int
-    corpus: str
-    """The corpus's name, for messages."""
+    corpus: str  # the corpus's name, for messages
 
     @property
     def whole(self) -> Span:
@@ -137,11 +138,7 @@ class AskedSentence:
         return list(found)
 
     def heads(self) -> list[int]:
-        """The governor of each word, −1 for a root.
-
-        Raises:
-            UserError: A head lies outside the sentence, or heads form a cycle.
-        """
+        """The governor of each word, −1 for a root."""
         heads = self.tags("head")
         for start in range(len(heads)):
             word, steps = start, 0
@@ -181,15 +178,11 @@ class Kind:
     """A kind of task."""
 
     unit: Unit
-    about: str
-    """What the task predicts, in one line."""
-    needs: tuple[str, ...] = ()
-    """Columns that a corpus must have."""
-    either: tuple[str, ...] = ()
-    """Columns of which a corpus must have at least one."""
+    about: str  # what the task predicts, in one line
+    needs: tuple[str, ...] = ()  # columns that a corpus must have
+    either: tuple[str, ...] = ()  # columns of which a corpus must have at least one
     begin: Begin
-    changes: bool = False
-    """Whether it changes some sentences, so that its parts need their own corpus."""
+    changes: bool = False  # whether it changes some sentences, so that its parts need their own corpus
 
     def missing(self, columns: set[str]) -> str | None:
         """What a corpus with these columns lacks for the task; None if it has everything."""

@@ -1,7 +1,6 @@
 """A model's answers in blanks at each layer, for every prompt and for ensembles of prompts."""
 
-# R view (a lens and a layer), P prompt, N fact, C candidate
-# R view (a lens and a layer), N blank, C candidate
+# R view (a lens and a layer), P prompt, N fact or blank, C candidate
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +21,6 @@ from ._blanks import Blank, BlankWriter, Standing, standing
 from ._facts import ClozeFact, Prompt
 from ._probe_scores import first_choice
 
-# Several prompts as one: the mean of their log-probabilities, learned weights, or the best prompt alone.
-
-
 Ensemble = Literal["uniform", "best", "optimised"]
 ENSEMBLES: tuple[Ensemble, ...] = ("uniform", "best", "optimised")
 _STEPS, _RATE = 100, 0.1
@@ -40,11 +36,6 @@ def ensemble_scores(
     Source: [@jiang2020].
     """
     return torch.einsum("rp,rpnc->rnc", weights, log_shares)
-
-
-def uniform_weights(views: int, prompts: int) -> Float[Tensor, "view prompt"]:
-    """Equal weights for all prompts."""
-    return torch.full((views, prompts), 1 / prompts)
 
 
 def best_prompt(
@@ -92,9 +83,6 @@ def optimised_weights(
 def _require_facts(gold: Tensor) -> None:
     if len(gold) == 0:
         raise UserError("Training facts are needed to choose and weight the prompts. Got none.")
-
-
-# What a model would fill into blanks if it stopped at each layer.
 
 
 class LensLayer(NamedTuple):
@@ -159,9 +147,6 @@ class BlankReader:
                 yield alike[part]
 
 
-# The facts of one relation under every prompt: right answers per bootstrap block, with and without the subject.
-
-
 _SCORE_BYTES = 1 << 28  # log-probabilities held at a time
 
 
@@ -177,16 +162,13 @@ class RelationAnswers:
     """A model's answers to the facts of one relation."""
 
     relation: str
-    right: dict[Asking, Float[np.ndarray, "view block"]]
-    """Number of facts answered with their object."""
+    right: dict[Asking, Float[np.ndarray, "view block"]]  # number of facts answered with their object
     blind: dict[Asking, Float[np.ndarray, " view"]]
     """Share of facts that the same prompts answer without the subject; NaN where that is impossible."""
     prompts: dict[Asking, int]
     counts: Float[np.ndarray, " block"]
-    majority: Float[np.ndarray, " block"]
-    """Number of facts whose object is the most frequent one."""
-    left_out: int = 0
-    """Number of facts whose sentence the model cannot read."""
+    majority: Float[np.ndarray, " block"]  # number of facts whose object is the most frequent one
+    left_out: int = 0  # number of facts whose sentence the model cannot read
     unasked: dict[str, int] = field(default_factory=dict)
     """Number of templates that this model cannot answer, by family."""
 
@@ -267,7 +249,7 @@ class RelationAsker:
             if not index or (asking.ensemble != "uniform" and scores is None):
                 continue
             if asking.ensemble == "uniform" or scores is None or gold is None:
-                own = uniform_weights(views, len(index))
+                own = torch.full((views, len(index)), 1 / len(index))
             else:
                 learn = best_prompt if asking.ensemble == "best" else optimised_weights
                 own = learn(scores[:, index], gold)
@@ -299,8 +281,7 @@ class RelationAsker:
         return (slice(start, start + size) for start in range(0, num_facts, size))
 
 
-TOGETHER = "together"
-"""The prompts of all families combined."""
+TOGETHER = "together"  # the prompts of all families combined
 
 
 def _of_family(prompts: Sequence[Prompt], family: str) -> list[int]:

@@ -4,26 +4,21 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import dropwhile
 
 import numpy as np
 
 from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Written, always, bin_name, bins, is_word
-from ._word_tasks import dependents, depth, span, subtrees, universal
+from ._word_tasks import TREE, dependents, depth, span, subtrees, universal
 
-# Tasks on whole sentences: length, a contained word, the tree, number and tense, a label.
-#
 # SentEval's tasks [@conneau2018cram] on the user's sentences; tasks that change them are below.
 
 
-BINS = 6
-"""Bins of `length` and `tree-depth`, with about the same number of training sentences each."""
-CONTENT_WORDS = 1000
-"""Number of words that `word-content` distinguishes."""
-LEAST_OF_WORD = 5
-"""Minimum number of training sentences that contain a word of `word-content`."""
-SEQUENCES = 19
-"""Number of sequences that `top-constituents` distinguishes; all others are one class."""
+BINS = 6  # bins of `length` and `tree-depth`, with about the same number of training sentences each
+CONTENT_WORDS = 1000  # number of words that `word-content` distinguishes
+LEAST_OF_WORD = 5  # minimum number of training sentences that contain a word of `word-content`
+SEQUENCES = 19  # number of sequences that `top-constituents` distinguishes; all others are one class
 OTHER = "other"
 
 Read = Iterable[AskedSentence]
@@ -153,48 +148,29 @@ def _label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQue
         left_out["sentences without a label"] += 1
 
 
-_TREE = ("head", "deprel")
+_sentence = partial(Kind, unit="sentence")
+_NOUN = {"needs": (*TREE, "upos"), "either": ("number", "xpos")}
 SENTENCE_TASKS: dict[str, Kind] = {
-    "length": Kind(
-        unit="sentence", about=f"its number of words, in {BINS} bins", begin=_binned(lambda s: len(s.words))
-    ),
-    "word-content": Kind(unit="sentence", about="which one of a list of words it contains", begin=_word_content),
-    "tree-depth": Kind(
-        unit="sentence",
+    "length": _sentence(about=f"its number of words, in {BINS} bins", begin=_binned(lambda s: len(s.words))),
+    "word-content": _sentence(about="which one of a list of words it contains", begin=_word_content),
+    "tree-depth": _sentence(
         about=f"the depth of its dependency tree, in {BINS} bins",
         needs=("head",),
         begin=_binned(lambda s: depth(s.heads())),
     ),
-    "top-constituents": Kind(
-        unit="sentence",
-        about="the relations directly below its root, in order",
-        needs=_TREE,
-        begin=_top_constituents,
+    "top-constituents": _sentence(
+        about="the relations directly below its root, in order", needs=TREE, begin=_top_constituents
     ),
-    "subject-number": Kind(
-        unit="sentence",
-        about="the number of the main clause's subject, a noun",
-        needs=(*_TREE, "upos"),
-        either=("number", "xpos"),
-        begin=always(_number_of("nsubj")),
+    "subject-number": _sentence(
+        about="the number of the main clause's subject, a noun", begin=always(_number_of("nsubj")), **_NOUN
     ),
-    "object-number": Kind(
-        unit="sentence",
-        about="the number of the main clause's object, a noun",
-        needs=(*_TREE, "upos"),
-        either=("number", "xpos"),
-        begin=always(_number_of("obj")),
+    "object-number": _sentence(
+        about="the number of the main clause's object, a noun", begin=always(_number_of("obj")), **_NOUN
     ),
-    "tense": Kind(
-        unit="sentence",
-        about="whether its main verb is past or present",
-        needs=_TREE,
-        either=("tense", "xpos"),
-        begin=always(_tense),
+    "tense": _sentence(
+        about="whether its main verb is past or present", needs=TREE, either=("tense", "xpos"), begin=always(_tense)
     ),
-    "sentence-label": Kind(
-        unit="sentence", about="the label in its row of the table", needs=("label",), begin=always(_label)
-    ),
+    "sentence-label": _sentence(about="the label in its row of the table", needs=("label",), begin=always(_label)),
 }
 
 
@@ -324,25 +300,15 @@ def _like(word: str, ranked: list[str], rank: int, numbers: np.random.Generator)
     return near[int(numbers.integers(len(near)))]
 
 
+_changed = partial(_sentence, changes=True)
 CHANGED_TASKS: dict[str, Kind] = {
-    "bigram-shift": Kind(
-        unit="sentence",
-        about="whether two words that follow each other were swapped",
-        begin=always(_bigram_shift),
-        changes=True,
+    "bigram-shift": _changed(
+        about="whether two words that follow each other were swapped", begin=always(_bigram_shift)
     ),
-    "coordination-inversion": Kind(
-        unit="sentence",
-        about="whether two coordinated main clauses were exchanged",
-        needs=("head", "deprel"),
-        begin=always(_coordination_inversion),
-        changes=True,
+    "coordination-inversion": _changed(
+        about="whether two coordinated main clauses were exchanged", needs=TREE, begin=always(_coordination_inversion)
     ),
-    "odd-man-out": Kind(
-        unit="sentence",
-        about="whether a noun or verb was replaced by another",
-        needs=("upos",),
-        begin=_odd_man_out,
-        changes=True,
+    "odd-man-out": _changed(
+        about="whether a noun or verb was replaced by another", needs=("upos",), begin=_odd_man_out
     ),
 }

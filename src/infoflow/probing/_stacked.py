@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -145,14 +146,20 @@ def mlp_parameters(key: str, seeds: Sequence[int], layers: int, sizes: Sequence[
     Uniform within $\pm 1/\sqrt{\text{in}}$, as in `torch.nn.Linear`. All layers of a seed start with equal weights, so
     that they differ only in their inputs.
     """
-    made: list[Tensor] = []
     generators = [stream(key, seed) for seed in seeds]
-    for given, out in pairwise(sizes):
-        for shape in ((given, out), (1, out)):
-            bound = 1 / math.sqrt(given)
-            drawn = torch.stack([torch.from_numpy(each.uniform(-bound, bound, shape)).float() for each in generators])
-            made.append(drawn.repeat_interleave(layers, dim=0))
-    return made
+    return [
+        uniform(generators, layers, 1 / math.sqrt(given), shape)
+        for given, out in pairwise(sizes)
+        for shape in ((given, out), (1, out))
+    ]
+
+
+def uniform(
+    generators: Sequence[np.random.Generator], layers: int, bound: float, shape: tuple[int, ...]
+) -> Float[Tensor, "probe *shape"]:
+    """Numbers within ± `bound`, drawn once for each seed and equal for all of its layers."""
+    drawn = [torch.from_numpy(each.uniform(-bound, bound, shape)).float() for each in generators]
+    return torch.stack(drawn).repeat_interleave(layers, dim=0)
 
 
 def mlp_logits(parameters: Sequence[Tensor], x_PBD: Float[Tensor, "probe target width"]) -> Tensor:

@@ -185,8 +185,7 @@ class _Trees:
     """Sentences with a valid tree."""
 
     parts: dict[str, list[TreeSentence]]
-    blocks: np.ndarray
-    """The bootstrap block of each test sentence."""
+    blocks: np.ndarray  # the bootstrap block of each test sentence
     no_tree: int
 
 
@@ -271,9 +270,6 @@ def _spearman(scores: TreeScores, blocks: np.ndarray) -> tuple[float, np.ndarray
     values, lengths = scores.spearman[kept], scores.length[kept]
     weights = replicate_weights()[:, blocks[kept]]
     return macro_average(values, lengths), macro_average(values, lengths, weights)
-
-
-# Words that are not syntax.
 
 
 _UNIVERSAL = frozenset({"PUNCT", ".", "PU"})

@@ -12,25 +12,19 @@ from torch import Tensor
 from infoflow.foundation import UserError, stream
 
 from ._codelength import shuffled_batches
-from ._stacked import Schedule, train_stacked
-
-# Trees of sentences as distances and depths, and the words that are not syntax.
+from ._stacked import Schedule, train_stacked, uniform
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TreeSentence:
     """The words of one sentence that have states, and their positions in its tree."""
 
-    rows: Int[np.ndarray, " word"]
-    """Row of each word in the states."""
+    rows: Int[np.ndarray, " word"]  # row of each word in the states
     distances: Float[np.ndarray, "word word"]
     """Edges on the path between two words, which may pass through words left out."""
-    depths: Float[np.ndarray, " word"]
-    """Edges from the root, whose depth is 0."""
-    edges: Bool[np.ndarray, "word word"]
-    """Whether one word governs the other; symmetric."""
-    counted: Bool[np.ndarray, " word"]
-    """Words that count for UUAS and root accuracy: all but punctuation."""
+    depths: Float[np.ndarray, " word"]  # edges from the root, whose depth is 0
+    edges: Bool[np.ndarray, "word word"]  # whether one word governs the other; symmetric
+    counted: Bool[np.ndarray, " word"]  # words that count for UUAS and root accuracy: all but punctuation
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -40,9 +34,6 @@ def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None
     """Distances between all words and depths below the root, in edges; None if the heads do not form one tree.
 
     Trees have exactly one root, no cycle or disconnected part, and no head outside the sentence.
-
-    Args:
-        heads: Index of each word's governor, −1 for the root.
     """
     num = len(heads)
     given = np.asarray(heads, dtype=np.int64)
@@ -64,19 +55,9 @@ def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None
 
 
 def tree_sentence(
-    heads: Sequence[int],
-    first_row: int,
-    present: Bool[np.ndarray, " word"],
-    counted: Bool[np.ndarray, " word"],
+    heads: Sequence[int], first_row: int, present: Bool[np.ndarray, " word"], counted: Bool[np.ndarray, " word"]
 ) -> TreeSentence | None:
-    """A sentence whose words occupy the states from `first_row` on; None if its heads do not form one tree.
-
-    Args:
-        heads: As in `tree_distances`.
-        first_row: Row of the first word.
-        present: Words that have a state.
-        counted: Words that are not punctuation.
-    """
+    """A sentence whose words occupy the states from `first_row` on; None if its heads do not form one tree."""
     found = tree_distances(heads)
     if found is None:
         return None
@@ -94,23 +75,21 @@ def tree_sentence(
 # How well predicted distances and depths recover trees: Spearman, UUAS, root accuracy.
 
 
-LENGTHS = range(5, 51)
-"""Sentence lengths in words that Spearman's macro-average covers."""
+LENGTHS = range(5, 51)  # sentence lengths in words that Spearman's macro-average covers
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class TreeScores:
     """Scores of each sentence, in order; `spearman` is NaN if no correlation is defined."""
 
-    length: np.ndarray
+    length: np.ndarray  # words
     spearman: np.ndarray
     """For distances: mean over words of the correlation of predicted and gold rows; for depths: one per sentence."""
     constant: np.ndarray
     """Number of constant rows (one row per word for distances, one for depths), for which no correlation is defined."""
     hits: np.ndarray
     """Number of correct edges in the minimum spanning tree (distances), or 1 if the root is found (depths)."""
-    asked: np.ndarray
-    """Number of gold edges between words that count, or 1 if the root counts."""
+    asked: np.ndarray  # number of gold edges between words that count, or 1 if the root counts
 
     @property
     def in_average(self) -> np.ndarray:
@@ -141,16 +120,14 @@ def distance_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.nd
     Source: [@hewitt2019structural]. Here gold edges count if both of their words do; theirs are the edges of a spanning
     tree over gold distances.
     """
-    spearman, constant, hits, asked = [], [], [], []
+    scores = []
     for sentence, guess in zip(sentences, predicted, strict=True):
         rows = spearman_rows(guess, sentence.distances)
-        spearman.append(np.nanmean(rows) if np.isfinite(rows).any() else np.nan)
-        constant.append(int((~np.isfinite(rows)).sum()))
+        spearman = np.nanmean(rows) if np.isfinite(rows).any() else np.nan
         gold = sentence.edges[np.ix_(sentence.counted, sentence.counted)]
         found = spanning_tree(guess[np.ix_(sentence.counted, sentence.counted)])
-        hits.append(int((gold & found).sum() // 2))
-        asked.append(int(gold.sum() // 2))
-    return _scores(sentences, spearman, constant, hits, asked)
+        scores.append((len(sentence), spearman, (~np.isfinite(rows)).sum(), (gold & found).sum() // 2, gold.sum() // 2))
+    return TreeScores(*np.array(scores, dtype=np.float64).reshape(-1, 5).T)
 
 
 def depth_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarray]) -> TreeScores:
@@ -161,16 +138,14 @@ def depth_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarr
 
     Source: [@hewitt2019structural].
     """
-    spearman, constant, hits, asked = [], [], [], []
+    scores = []
     for sentence, guess in zip(sentences, predicted, strict=True):
         row = spearman_rows(guess[None], sentence.depths[None])[0]
-        spearman.append(row)
-        constant.append(int(not np.isfinite(row)))
         rooted = bool(((sentence.depths == 0) & sentence.counted).any())
-        asked.append(int(rooted))
         least = sentence.counted & (guess == np.where(sentence.counted, guess, np.inf).min(initial=np.inf))
-        hits.append(((sentence.depths == 0) & least).sum() / least.sum() if rooted else 0.0)
-    return _scores(sentences, spearman, constant, hits, asked)
+        hit = ((sentence.depths == 0) & least).sum() / least.sum() if rooted else 0.0
+        scores.append((len(sentence), row, not np.isfinite(row), hit, rooted))
+    return TreeScores(*np.array(scores, dtype=np.float64).reshape(-1, 5).T)
 
 
 def spearman_rows(first: Float[np.ndarray, "row word"], second: Float[np.ndarray, "row word"]) -> np.ndarray:
@@ -202,16 +177,6 @@ def chain(length: int) -> np.ndarray:
     """Distances in the tree that attaches each word to its neighbour: the usual parsing baseline."""
     place = np.arange(length, dtype=np.float64)
     return np.abs(place[:, None] - place)
-
-
-def _scores(sentences: Sequence[TreeSentence], spearman: list, constant: list, hits: list, asked: list) -> TreeScores:
-    return TreeScores(
-        length=np.array([len(each) for each in sentences]),
-        spearman=np.array(spearman, dtype=np.float64),
-        constant=np.array(constant),
-        hits=np.array(hits, dtype=np.float64),
-        asked=np.array(asked, dtype=np.float64),
-    )
 
 
 # S seed, P probe (seeds x layers, layers inner), A probe that still trains, B sentence, T word, R rank, D width
@@ -316,8 +281,7 @@ def random_maps(
 
 def first_maps(seeds: Sequence[int], layers: int, rank: int, width: int) -> Float[Tensor, "probe rank width"]:
     """Uniform initial maps within ±.05."""
-    drawn = [stream("structural-probe", seed).uniform(-0.05, 0.05, (rank, width)) for seed in seeds]
-    return torch.from_numpy(np.stack(drawn)).float().repeat_interleave(layers, dim=0)
+    return uniform([stream("structural-probe", seed) for seed in seeds], layers, 0.05, (rank, width))
 
 
 def squared_distances(mapped: Float[Tensor, "*probe word rank"]) -> Float[Tensor, "*probe word word"]:

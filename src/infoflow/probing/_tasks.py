@@ -10,22 +10,16 @@ import numpy as np
 from infoflow.corpus import CONLLU_COLUMNS, ENTITY, Corpus, Lines, conllu_keys, load_corpus, split_numbers, tag_columns
 from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64, running_words
 
-from ._questions import AskedSentence, Examples, Kind, Part, ProbeQuestion, ProbeTask
+from ._questions import PARTS, AskedSentence, Examples, Kind, Part, ProbeQuestion, ProbeTask
 from ._sentence_tasks import CHANGED_TASKS, SENTENCE_TASKS
 from ._word_tasks import PAIR_TASKS, SPAN_TASKS, SPANS_SUFFIX, TOKEN_TASKS, iob_kind, tag_kind
 
-# Tasks by name: the examples that each task extracts from a corpus, if it has the needed columns.
+MINIMAL_PAIRS_TASK = "minimal-pairs"  # the task of `MinimalPairs`, in addition to the probes' tasks
 
-
-MINIMAL_PAIRS_TASK = "minimal-pairs"
-"""The task of `MinimalPairs`, in addition to the probes' tasks."""
-
-MOST_CLASSES = 10_000
-"""Maximum number of labels of a task, since a probe has one output for each."""
+MOST_CLASSES = 10_000  # maximum number of labels of a task, since a probe has one output for each
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
-_PARTS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +29,7 @@ class TaskDescription:
     name: str
     unit: str
     about: str
-    needs: str
-    """The columns that a corpus must have, in words; empty if any text will do."""
+    needs: str  # the columns that a corpus must have, in words; empty if any text will do
 
 
 def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
@@ -54,49 +47,37 @@ def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
     ]
 
 
-def build_task(
-    name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: int = 0, test: Corpus | None = None
-) -> ProbeTask:
+def build_task(name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: int = 0) -> ProbeTask:
     """The examples of a task over a corpus, in three parts that share no sentence.
 
     A sentence's part depends only on (seed, its text without case and spacing): a fifth is the test part, a fifth the
-    development part. If `test` is set, it is the test part; then the first fifth joins the training part, and sentences
-    of `corpus` whose text occurs in `test` are left out. A corpus with the column `part` marks its own test sentences
-    (`Corpus.with_test`).
+    development part. A corpus with the column `part` marks its own test sentences (`Corpus.with_test`); then the first
+    fifth joins the training part, and other sentences with the text of a test sentence are left out.
 
     Args:
         name: One of `tasks()`, or a tag column of the corpus, or `NAME-spans` of one in IOB2.
         corpus: Source of the examples.
         rows: Sentences of the corpus to use; None: all.
         seed: Seeds the parts and the task's random choices: negative pairs, changed sentences.
-        test: A separate corpus for the test part.
     """
     kind = _kind(name, corpus)
     chosen = np.arange(len(corpus)) if rows is None else np.unique(np.asarray(rows, dtype=np.int64))
-    if test is not None and (missing := kind.missing(test.columns)):
-        raise _lacking(name, missing, test)
     left_out: Counter[str] = Counter()
-    parts = _parts(corpus, chosen, seed, test, left_out)
-    for part, (_, own) in zip(_PARTS, parts, strict=True):
-        _check_part(name, part, len(own), corpus if part != "test" or test is None else test)
-    ask = kind.begin(lambda: _sentences(*parts[0], seed))
-    asked = [_asked(kind, source, own, seed, ask, left_out) for source, own in parts]
-    names = tuple(dict.fromkeys(question.label for _, question in asked[0].questions))
+    parts = _parts(corpus, chosen, seed, left_out)
+    for part, own in zip(PARTS, parts, strict=True):
+        _check_part(name, part, len(own), corpus)
+    ask = kind.begin(lambda: _sentences(corpus, parts[0], seed))
+    asked = [_asked(kind, corpus, own, seed, ask, left_out) for own in parts]
+    names = tuple(dict.fromkeys(question.label for _, question in asked[0][1]))
     _check_classes(name, names, corpus, left_out)
-    found = [_part(part, each, names, left_out) for part, each in zip(_PARTS, asked, strict=True)]
-    for part, each in zip(_PARTS, found, strict=True):
+    found = [_part(part, each, names, left_out) for part, each in zip(PARTS, asked, strict=True)]
+    for part, each in zip(PARTS, found, strict=True):
         _check_part(name, part, len(each.examples), corpus, left_out)
     counted = {reason: count for reason, count in left_out.items() if count}
     if counted:
         current_display().note(f"{name} of {corpus.name} leaves out {_listed(left_out)}.")
     return ProbeTask(
-        name=name,
-        unit=kind.unit,
-        names=names,
-        train=found[0],
-        dev=found[1],
-        test=found[2],
-        left_out=counted,
+        name=name, unit=kind.unit, names=names, train=found[0], dev=found[1], test=found[2], left_out=counted
     )
 
 
@@ -149,8 +130,7 @@ def check_task(name: str, corpus: Corpus) -> None:
 
 
 def _needs(kind: Kind) -> str:
-    either = f"{' or '.join(kind.either)}" if kind.either else ""
-    return ", ".join(part for part in (*kind.needs, either) if part)
+    return ", ".join(part for part in (*kind.needs, " or ".join(kind.either)) if part)
 
 
 def _lacking(name: str, missing: str, corpus: Corpus) -> UserError:
@@ -161,30 +141,20 @@ def _lacking(name: str, missing: str, corpus: Corpus) -> UserError:
     )
 
 
-# -- parts ----------------------------------------------------------------------------------------------------------
-
-
-def _parts(
-    corpus: Corpus, rows: np.ndarray, seed: int, test: Corpus | None, left_out: Counter[str]
-) -> list[tuple[Corpus, np.ndarray]]:
-    """The corpus and rows of each part."""
+def _parts(corpus: Corpus, rows: np.ndarray, seed: int, left_out: Counter[str]) -> list[np.ndarray]:
+    """The rows of each part."""
     if len(rows) == 0:
-        return [(corpus, rows)] * 3
+        return [rows] * 3
     numbers = split_numbers(corpus.select(rows).column("text"), seed, purpose="probing")
-    last = numbers < TEST_SHARE
-    dev = ~last & (numbers < TEST_SHARE + DEV_SHARE)
-    if test is None and "part" not in corpus.columns:
-        return [(corpus, rows[~last & ~dev]), (corpus, rows[dev]), (corpus, rows[last])]
-    if test is None:
-        test, tested = corpus, np.array([part == "test" for part in corpus.select(rows).column("part")])
-        asked, apart = rows[tested], numbers[tested]
-    else:
-        tested, asked = np.zeros(len(rows), dtype=bool), np.arange(len(test))
-        apart = split_numbers(test.column("text"), seed, purpose="probing")
-    known = np.isin(numbers, apart) & ~tested
-    left_out["sentences that also occur in the test corpus"] += int(known.sum())
-    kept = ~known & ~tested
-    return [(corpus, rows[kept & ~dev]), (corpus, rows[kept & dev]), (test, asked)]
+    test = numbers < TEST_SHARE
+    dev = ~test & (numbers < TEST_SHARE + DEV_SHARE)
+    kept = ~test
+    if "part" in corpus.columns:
+        test = np.array([part == "test" for part in corpus.select(rows).column("part")])
+        known = np.isin(numbers, numbers[test]) & ~test
+        left_out["sentences that also occur in the test corpus"] += int(known.sum())
+        kept = ~known & ~test
+    return [rows[kept & ~dev], rows[kept & dev], rows[test]]
 
 
 def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSentence]:
@@ -194,12 +164,7 @@ def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSen
         yield AskedSentence(sentence=sentence, words=words, number=number, corpus=corpus.name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Asked:
-    """The examples of a part, each with its sentence's row."""
-
-    corpus: Corpus
-    questions: Sequence[tuple[int, ProbeQuestion]]
+_Asked = tuple[Corpus, list[tuple[int, ProbeQuestion]]]  # examples of a part, each with its sentence's row
 
 
 def _asked(
@@ -216,7 +181,7 @@ def _asked(
         if sentence.words
         for question in ask(sentence, left_out)
     ]
-    return _with_own_corpus(corpus, found) if kind.changes and found else _Asked(corpus=corpus, questions=found)
+    return _with_own_corpus(corpus, found) if kind.changes and found else (corpus, found)
 
 
 def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestion]]) -> _Asked:
@@ -228,15 +193,15 @@ def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestio
         own = Corpus.from_rows(rows, ("text", "words"), name)
     else:
         own = Corpus.from_sentences([each.text for each in written], name)
-    return _Asked(corpus=own, questions=[(row, question) for row, (_, question) in enumerate(questions)])
+    return own, [(row, question) for row, (_, question) in enumerate(questions)]
 
 
 def _part(part: str, asked: _Asked, names: Sequence[str], left_out: Counter[str]) -> Part:
     places = {name: place for place, name in enumerate(names)}
-    known = [(row, question) for row, question in asked.questions if question.label in places]
-    left_out[f"examples of the {part} part whose class is not in the training part"] += len(asked.questions) - len(
-        known
-    )
+    corpus, questions = asked
+    known = [(row, question) for row, question in questions if question.label in places]
+    unknown = len(questions) - len(known)
+    left_out[f"examples of the {part} part whose class is not in the training part"] += unknown
     second = [question.second for _, question in known]
     paired = len(second) > 0 and second[0] is not None
     examples = Examples(
@@ -245,7 +210,7 @@ def _part(part: str, asked: _Asked, names: Sequence[str], left_out: Counter[str]
         second=np.array(second, dtype=np.int64).reshape(-1, 2) if paired else None,
         label=np.array([places[question.label] for _, question in known], dtype=np.int64),
     )
-    return Part(corpus=asked.corpus, examples=examples)
+    return Part(corpus=corpus, examples=examples)
 
 
 def _listed(left_out: Counter[str]) -> str:
@@ -280,11 +245,7 @@ def _check_classes(name: str, names: Sequence[str], corpus: Corpus, left_out: Co
 # Reads a corpus as tasks need it: trees with features and mentions, tagged files, labelled sentences, pairs.
 
 
-_FEATURES = {
-    "subject-number": ("Number",),
-    "object-number": ("Number",),
-    "tense": ("Tense", "VerbForm"),
-}
+_FEATURES = {"subject-number": ("Number",), "object-number": ("Number",), "tense": ("Tense", "VerbForm")}
 _BLIMP = {"text": "sentence_good", "bad": "sentence_bad", "label": "UID"}
 _TABLES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv")
 
@@ -328,13 +289,9 @@ def load_task_corpus(
     Raises:
         UserError: As in `load_corpus`, or the number of labels differs from the number of sentences.
     """
-    columns = {
-        "text_column": text_column,
-        "translation_column": translation_column,
-        "label_column": label_column,
-        "bad_column": bad_column,
-    }
-    columns = {name: column for name, column in columns.items() if column}
+    given = (text_column, translation_column, label_column, bad_column)
+    names = ("text_column", "translation_column", "label_column", "bad_column")
+    columns = {name: column for name, column in zip(names, given, strict=True) if column}
     corpus = _by_task(Path(source), tasks, tags) if not columns and lines == "sentences" else None
     corpus = corpus or load_corpus(source, lines=lines, **columns)
     return corpus.with_labels(labels) if labels else corpus

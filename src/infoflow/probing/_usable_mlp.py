@@ -60,12 +60,7 @@ class UsableInformationMLP(UsableInformation):
     table: ClassVar[TableSchema] = USABLE_INFORMATION_MLP
 
     def __init__(
-        self,
-        types: int = 1000,
-        occurrences: int = 50_000,
-        regime: Regime = "clean",
-        hidden: int = 128,
-        seeds: int = 2,
+        self, types: int = 1000, occurrences: int = 50_000, regime: Regime = "clean", hidden: int = 128, seeds: int = 2
     ) -> None:
         super().__init__(types, occurrences, regime)
         for name, number in (("hidden", hidden), ("seeds", seeds)):
@@ -151,8 +146,7 @@ class _Problem:
     whitening: Float[Tensor, "probe width width"]
     log_share: Float[Tensor, "set label"]
     """Log-frequencies among the fitted tokens; minus infinity for labels without any."""
-    unseen: Float[Tensor, " set"]
-    """Total probability of the labels without a fitted token; 0 if there are none."""
+    unseen: Float[Tensor, " set"]  # total probability of the labels without a fitted token; 0 if there are none
 
     @classmethod
     def of(cls, states: Tensor, labels: Int[np.ndarray, " token"], sets: Sequence[_Set]) -> "_Problem":

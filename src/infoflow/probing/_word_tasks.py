@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from infoflow.corpus import ENTITY
 from infoflow.foundation import UserError, as_written
@@ -9,12 +10,19 @@ from infoflow.heads import read_mentions
 
 from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Span, always
 
-# Constituents derived from a dependency tree: a word with all words that depend on it.
+TREE = ("head", "deprel")
 
 
 def universal(relation: str) -> str:
     """The universal part of a relation: `nmod` of `nmod:poss`."""
     return relation.partition(":")[0]
+
+
+def upwards(word: int, heads: Sequence[int]) -> Iterator[int]:
+    """The word, its head, the head's head, and so on up to a root."""
+    while word != -1:
+        yield word
+        word = heads[word]
 
 
 def subtrees(heads: Sequence[int]) -> list[list[int]]:
@@ -25,10 +33,8 @@ def subtrees(heads: Sequence[int]) -> list[list[int]]:
     """
     found: list[list[int]] = [[] for _ in heads]
     for word in range(len(heads)):
-        upper = word
-        while upper != -1:
+        for upper in upwards(word, heads):
             found[upper].append(word)
-            upper = heads[upper]
     return found
 
 
@@ -47,12 +53,7 @@ def above(word: int, heads: Sequence[int]) -> list[int]:
     >>> above(0, [1, 2, -1, 2]), above(1, [1, 2, -1, 2])
     ([1, 2], [1, 2])
     """
-    found: list[int] = []
-    upper = word if word in heads else heads[word]
-    while upper != -1:
-        found.append(upper)
-        upper = heads[upper]
-    return found
+    return list(upwards(word if word in heads else heads[word], heads))
 
 
 def dependents(word: int, heads: Sequence[int]) -> list[int]:
@@ -66,23 +67,14 @@ def depth(heads: Sequence[int]) -> int:
     >>> depth([1, -1, 1, 2])
     2
     """
-    return max((_steps(word, heads) for word in range(len(heads))), default=0)
-
-
-def _steps(word: int, heads: Sequence[int]) -> int:
-    steps = 0
-    while (word := heads[word]) != -1:
-        steps += 1
-    return steps
+    return max((len(list(upwards(word, heads))) - 1 for word in range(len(heads))), default=0)
 
 
 # Tasks on single words: a tag, the word's identity, its position, the constituents above it.
 
 
-WORD_TYPES = 200
-"""Number of types that `word` distinguishes: the most frequent ones in the training sentences."""
-POSITIONS = 50
-"""Number of positions that `position` distinguishes."""
+WORD_TYPES = 200  # number of types that `word` distinguishes: the most frequent ones in the training sentences
+POSITIONS = 50  # number of positions that `position` distinguishes
 ANCESTORS = {"parent": 1, "grandparent": 2, "great-grandparent": 3}
 NO_ANCESTOR = "top"
 
@@ -116,7 +108,7 @@ def ancestor_kind(generation: int, name: str) -> Kind:
             yield ProbeQuestion(first=(word, word + 1), label=label)
 
     about = f"the relation of the {name} constituent of a word, a subtree of at least two words"
-    return Kind(unit="token", about=about, needs=("head", "deprel"), begin=always(ask))
+    return Kind(unit="token", about=about, needs=TREE, begin=always(ask))
 
 
 def _word(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
@@ -157,8 +149,7 @@ TOKEN_TASKS: dict[str, Kind] = {
 # Tasks that label a span: constituents, base noun phrases and verb groups, entities.
 
 
-SPANS_SUFFIX = "-spans"
-"""`NAME-spans` is the task of the labelled spans in the IOB2 column NAME."""
+SPANS_SUFFIX = "-spans"  # `NAME-spans` is the task of the labelled spans in the IOB2 column NAME
 
 _NOMINAL = {"NOUN", "PROPN", "PRON"}
 _OF_NOUN = {"det", "amod", "nummod", "compound", "nmod:poss", "flat", "advmod"}
@@ -233,7 +224,7 @@ def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQu
             continue  # part of another noun's phrase
         allowed = _OF_NOUN if label == "NP" else _OF_VERB
         start = word
-        left = [d for d in dependents(word, heads) if d < word and _allowed(relations[d], allowed)]
+        left = [d for d in dependents(word, heads) if d < word and allowed & {relations[d], universal(relations[d])}]
         while start > 0 and not taken[start - 1] and _inside(start - 1, left, word, heads):
             start -= 1
         taken[start : word + 1] = [True] * (word + 1 - start)
@@ -244,24 +235,16 @@ def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQu
             yield ProbeQuestion(first=(word, word + 1), label=other)
 
 
-def _allowed(relation: str, allowed: set[str]) -> bool:
-    return relation in allowed or universal(relation) in allowed
-
-
 def _inside(word: int, left: Sequence[int], head: int, heads: Sequence[int]) -> bool:
     """Whether a word is in the subtree of one of these dependents of the head."""
-    while word not in (-1, head):
-        if word in left:
-            return True
-        word = heads[word]
-    return False
+    return any(upper in left for upper in takewhile(lambda upper: upper != head, upwards(word, heads)))
 
 
 SPAN_TASKS: dict[str, Kind] = {
     "constituents": Kind(
         unit="span",
         about="the relation of a constituent's head word; constituents are subtrees of the dependency tree",
-        needs=("head", "deprel"),
+        needs=TREE,
         begin=always(_constituents),
     ),
     "chunks": Kind(
@@ -328,10 +311,7 @@ PAIR_TASKS: dict[str, Kind] = {
         begin=always(_arc),
     ),
     "arc-label": Kind(
-        unit="pair",
-        about="the relation between a word and its head",
-        needs=("head", "deprel"),
-        begin=always(_arc_label),
+        unit="pair", about="the relation between a word and its head", needs=TREE, begin=always(_arc_label)
     ),
     "coreference": Kind(
         unit="pair",

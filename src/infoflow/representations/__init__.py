@@ -17,9 +17,9 @@ from ._entropy import entropy as entropy
 from ._entropy import mutual_information as mutual_information
 from ._gaussian_classifier import LabelledMoments
 from ._geometry_table import GEOMETRY
-from ._halved_clusters import HalvedClusters
 from ._influence_by_frequency import INFLUENCE_BY_FREQUENCY
 from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequency
+from ._information_estimate import HalvedClusters
 from ._information_estimate import corrected_information as corrected_information
 from ._information_estimate import estimate_information as estimate_information
 from ._information_measure import MutualInformation as MutualInformation
@@ -34,6 +34,7 @@ from ._lens import LensTraining as LensTraining
 from ._lens import TunedLens as TunedLens
 from ._lens import fit_tuned_lens as fit_tuned_lens
 from ._lens import logit_lens as logit_lens
+from ._lens import no_readout
 from ._lens_measure import LENS
 from ._lens_measure import Lens as Lens
 from ._nearest import neighbour_agreement as neighbour_agreement
@@ -50,7 +51,7 @@ from ._rsa import rsa as rsa
 from ._space_metrics import ReferenceLayer, space_values
 from ._space_similarity import SPACE_SIMILARITY
 from ._space_similarity import SpaceSimilarity as SpaceSimilarity
-from ._token_map import TOKEN_MAP, map_states
+from ._token_map import TOKEN_MAP
 from ._token_map import TokenMap as TokenMap
 from ._usable_information import USABLE_INFORMATION, UsableEstimate, estimate_usable, usable_columns
 from ._usable_information import UsableInformation as UsableInformation

@@ -12,10 +12,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor, current_display
 
-from ._views import Matrix, as_views, centred, gram
-
-# Singular value decomposition that also works where LAPACK's fast algorithm fails.
-
+from ._views import Matrix, States, as_views, centred, gram
 
 _LEAST_CORRELATION = 1e-5
 
@@ -30,7 +27,20 @@ class SVD(NamedTuple):
 
 def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
     """The reduced SVD, with as many directions as the smaller dimension."""
-    return _svd(matrix, complete=False)
+    return svd(matrix, complete=False)
+
+
+def svd(matrix: Float[Tensor, "row column"], complete: bool = True) -> SVD:
+    """SVD by divide and conquer, or by QR iteration if that does not converge.
+
+    Divide and conquer fails on some matrices with many equal singular values. Canonical correlations are such a case
+    when there are fewer tokens than dimensions, because all of them are then 1.
+    """
+    try:
+        return SVD(*torch.linalg.svd(matrix, full_matrices=complete))
+    except torch.linalg.LinAlgError:
+        parts = scipy.linalg.svd(matrix.numpy(), full_matrices=complete, lapack_driver="gesvd")
+        return SVD(*(torch.from_numpy(part) for part in parts))
 
 
 def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
@@ -50,27 +60,6 @@ def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
     return SVD(overlap @ (right.mT / singular), singular, right)
 
 
-def complete_svd(matrix: Float[Tensor, "row column"]) -> SVD:
-    """The full SVD, with complete bases of both sides."""
-    return _svd(matrix, complete=True)
-
-
-def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
-    """SVD by divide and conquer, or by QR iteration if that does not converge.
-
-    Divide and conquer fails on some matrices with many equal singular values. Canonical correlations are such a case
-    when there are fewer tokens than dimensions, because all of them are then 1.
-    """
-    try:
-        return SVD(*torch.linalg.svd(matrix, full_matrices=complete))
-    except torch.linalg.LinAlgError:
-        parts = scipy.linalg.svd(matrix.numpy(), full_matrices=complete, lapack_driver="gesvd")
-        return SVD(*(torch.from_numpy(part) for part in parts))
-
-
-# Canonical correlations, from covariances if they are well conditioned, otherwise by QR.
-
-
 _EIGENVALUE_FLOOR = 1e-12
 """Directions below this share of the largest eigenvalue are rounding error (float32 states reach about 1e-14)."""
 _SAFE_EIGENVALUE = 1e-8
@@ -87,16 +76,14 @@ class Whitening:
     basis: Float[Tensor, "width direction"]
     loadings: Float[Tensor, "direction width"]
     """Inner products of the orthonormal directions with the raw centred columns."""
-    safe: bool
-    """Whether the smallest direction is numerically accurate."""
+    safe: bool  # whether the smallest direction is numerically accurate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Canonical:
     """Canonical correlations in descending order, and how much of each view its canonical variates explain."""
 
-    correlations: Float[Tensor, " variate"]
-    """As many as the smaller rank."""
+    correlations: Float[Tensor, " variate"]  # as many as the smaller rank
     weights_x: Float[Tensor, " variate"]
     r"""$\alpha_i = \sum_j |\langle h_i, x_j \rangle|$."""
     weights_y: Float[Tensor, " variate"]
@@ -201,9 +188,7 @@ def canonical_of_overlap(
     )
 
 
-def orthonormal(
-    x: Float[Tensor, "token width"], floor: float
-) -> tuple[Float[Tensor, "token direction"], Float[Tensor, "direction width"]]:
+def orthonormal(x: States, floor: float) -> tuple[Float[Tensor, "token direction"], Float[Tensor, "direction width"]]:
     """Orthonormal directions of a centred view and their loadings, by QR, then SVD of the small factor."""
     norms = torch.linalg.vector_norm(x, dim=0)
     varying = norms > 0
@@ -213,9 +198,6 @@ def orthonormal(
     loadings = torch.zeros(int(kept.sum()), x.shape[1], dtype=x.dtype)
     loadings[:, varying] = singular[kept, None] * right[kept] * norms[varying]
     return q @ left[:, kept], loadings
-
-
-# Singular vector canonical correlation.
 
 
 def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
@@ -249,7 +231,7 @@ def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
     return float(cca_correlations(_leading(view_x, variance), _leading(view_y, variance)).mean())
 
 
-def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, "token component"]:
+def _leading(x: States, variance: float) -> Float[Tensor, "token component"]:
     left, singular, _ = thin_svd(centred(x))
     explained = singular.square().cumsum(0) / singular.square().sum().clamp(min=torch.finfo(x.dtype).tiny)
     # Rounding in the sum must not add a component when `variance` is 1.
@@ -257,13 +239,9 @@ def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, 
     return left[:, :num] * singular[:num]
 
 
-# Projection-weighted canonical correlation.
-
-
 SIDES = ("mean", "x", "y")
 
-ROWS_PER_DIMENSION = 10
-"""With fewer rows per dimension, any two views look similar."""
+ROWS_PER_DIMENSION = 10  # with fewer rows per dimension, any two views look similar
 LEAST_PER_DIMENSION = 2
 """With at most this many rows per dimension, several correlations of any two views are exactly 1."""
 

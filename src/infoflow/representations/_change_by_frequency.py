@@ -1,7 +1,6 @@
 """How much each layer changes frequent and rare tokens, in bins with equal numbers of occurrences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -13,10 +12,7 @@ from infoflow.foundation import UserError, as_written, current_display
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import LEAST_PER_DIMENSION, ROWS_PER_DIMENSION, check_side, warn_few_rows
-from ._paired_distance import BlockGroups, LayerView, distance_columns
-
-# Bins of tokens by frequency rank, with equal numbers of occurrences.
-
+from ._paired_distance import layer_distances
 
 RANK_EDGES = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """The published bins: half-open ranges of rank among the training tokens, 1 = most frequent."""
@@ -29,14 +25,6 @@ varied by 18 % and 12 % respectively.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EqualBins:
-    """The compared bins, and their common number of occurrences."""
-
-    bins: tuple[int, ...]
-    size: int
-
-
 def check_bins(per_bin: int, edges: Sequence[int]) -> None:
     if len(edges) < 2 or edges[0] < 1 or any(low >= high for low, high in pairwise(edges)):
         raise UserError(
@@ -47,7 +35,7 @@ def check_bins(per_bin: int, edges: Sequence[int]) -> None:
         raise UserError(f"per_bin must be at least 1, preferably 20 per dimension of the states. Got {per_bin}.")
 
 
-def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: int) -> EqualBins:
+def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: int) -> tuple[list[int], int]:
     """The bins with enough occurrences, and the number that each of them contributes.
 
     PWCCA falls with the number of rows, so all bins get the same number: `per_bin`, or the number of occurrences in the
@@ -66,24 +54,20 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
         current_display().note(f"Frequency ranks with fewer than {wanted:,} occurrences are left out: {names}.")
     if len(enough):
         warn_few_rows(size, width)
-    return EqualBins(bins=tuple(int(index) for index in enough), size=size)
+    return enough.tolist(), size
 
 
-def bin_columns() -> tuple[Column, ...]:
-    """The columns that identify a bin."""
-    return (
-        Column(name="bin", dtype="int64", unit="", description="frequency bin, from 0 (the most frequent tokens)"),
-        Column(name="rank_low", dtype="int64", unit="rank", description="lowest frequency rank in it; 1 = top"),
-        Column(name="rank_high", dtype="int64", unit="rank", description="the rank at which the next bin begins"),
-    )
+BIN_COLUMNS = (
+    Column("bin", "int64", "", "frequency bin, from 0 (the most frequent tokens)"),
+    Column("rank_low", "int64", "rank", "lowest frequency rank in it; 1 = top"),
+    Column("rank_high", "int64", "rank", "the rank at which the next bin begins"),
+)
+"""The columns that identify a bin."""
 
 
 def bin_keys(edges: Sequence[int], index: int) -> dict[str, Any]:
-    """The values of `bin_columns` for one bin."""
+    """The values of `BIN_COLUMNS` for one bin."""
     return {"bin": index, "rank_low": edges[index], "rank_high": edges[index + 1]}
-
-
-# How much each layer changes frequent and rare tokens.
 
 
 CHANGE_BY_FREQUENCY = TableSchema(
@@ -91,13 +75,13 @@ CHANGE_BY_FREQUENCY = TableSchema(
     description="PWCCA distance between consecutive layers, for tokens in one range of frequency ranks. All bins of a "
     "stack have the same number of occurrences; bins with too few are left out.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L−1; 0 = embeddings"),
-        Column(name="next_layer", dtype="int64", unit="", description="the state after it, layer + 1"),
-        *bin_columns(),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L−1; 0 = embeddings"),
+        Column("next_layer", "int64", "", "the state after it, layer + 1"),
+        *BIN_COLUMNS,
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
-        Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (layer) or y"),
+        Column("width", "int64", "dimensions", "width of the states"),
+        Column("side", "string", "", "the weighting view: mean, x (layer) or y"),
     ),
 )
 
@@ -135,19 +119,9 @@ class ChangeByFrequency(SampleMeasure):
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         bins = sample.rank_bins(self.edges)
         counts = np.bincount(bins[bins >= 0], minlength=len(self.edges) - 1)
-        chosen = equal_bins(counts, self.edges, sample.width, self.per_bin)
+        chosen, size = equal_bins(counts, self.edges, sample.width, self.per_bin)
         rows = []
-        for index in chosen.bins:
-            rows += self._bin_rows(sample.take(np.flatnonzero(bins == index)[: chosen.size]), index)
+        for index in chosen:
+            part = sample.take(np.flatnonzero(bins == index)[:size])
+            rows += [{**bin_keys(self.edges, index), **row} for row in layer_distances(part, self.side, GROUPS)]
         return pd.DataFrame(rows, columns=self.table.column_names)
-
-    def _bin_rows(self, sample: TokenSample, index: int) -> list[dict]:
-        groups = BlockGroups.of(sample.blocks, sample.width, GROUPS)
-        rows, layer = [], LayerView(sample.states(0), groups)
-        for number in range(sample.num_states - 1):
-            following = LayerView(sample.states(number + 1), groups)
-            keys = {"stack": sample.facts.stack, "layer": number, "next_layer": number + 1}
-            columns = distance_columns(layer, following, self.side)
-            rows.append({**keys, **bin_keys(self.edges, index), **columns, "width": sample.width, "side": self.side})
-            layer = following
-        return rows

@@ -10,13 +10,9 @@ from torch import Tensor
 from infoflow.foundation import UserError, current_display
 
 from ._cca import thin_svd
-from ._views import Matrix, as_view, as_views, centred, gram
+from ._views import Matrix, States, as_view, as_views, centred, gram
 
-# Linear centred kernel alignment.
-
-
-LEAST_ROWS = 4
-"""The debiased estimate divides by n − 3."""
+LEAST_ROWS = 4  # the debiased estimate divides by n − 3
 
 
 def linear_cka(x: Matrix, y: Matrix, debiased: bool = False) -> float:
@@ -56,8 +52,9 @@ def linear_cka(x: Matrix, y: Matrix, debiased: bool = False) -> float:
         raise UserError(f"Debiased CKA needs at least {LEAST_ROWS} tokens. Got {len(view_x)}.")
     # Centring does not change the debiased value, but keeps its large terms from cancelling.
     view_x, view_y = centred(view_x), centred(view_y)
-    hsic = hsic_debiased if debiased else _hsic_biased
-    return _ratio(hsic(view_x, view_y), hsic(view_x, view_x), hsic(view_y, view_y))
+    hsic = hsic_debiased if debiased else _gram_product
+    pairs = (view_x, view_y), (view_x, view_x), (view_y, view_y)
+    return _ratio(*(float(hsic(*pair)) for pair in pairs))
 
 
 def minibatch_cka(batches: Iterable[tuple[Matrix, Matrix]]) -> float:
@@ -104,10 +101,6 @@ def _ratio(cross: float, self_x: float, self_y: float) -> float:
     return cross / math.sqrt(self_x * self_y)
 
 
-def _hsic_biased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> float:
-    return float(_gram_product(x, y))
-
-
 def hsic_debiased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> float:
     """Song et al.'s unbiased estimate, computed in feature space; centre the views first for better precision."""
     n = len(x)
@@ -125,11 +118,7 @@ def _gram_product(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token wid
     return torch.linalg.matrix_norm(gram(x) if x is y else x.mT @ y).square()
 
 
-# Procrustes distances between two views.
-
-
-_LEAST_EIGENVALUE = 1e-12
-"""Directions below this share of the largest do not count, and are not amplified by whitening."""
+_LEAST_EIGENVALUE = 1e-12  # directions below this share of the largest do not count, and are not amplified by whitening
 
 
 def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float = 1.0) -> float:
@@ -197,7 +186,7 @@ def _check_varies(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token wid
             raise UserError(f"{name} must vary over tokens. All its rows are equal, so it has no shape.")
 
 
-def _partly_whitened(x: Float[Tensor, "token width"], alpha: float) -> Float[Tensor, "token width"]:
+def _partly_whitened(x: States, alpha: float) -> States:
     values, vectors = torch.linalg.eigh(x.mT @ x)
     kept = values > _LEAST_EIGENVALUE * values[-1]
     values, vectors = values[kept], vectors[:, kept]

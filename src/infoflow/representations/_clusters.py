@@ -15,10 +15,7 @@ from infoflow.flow import PassOptions, Reader, Regime, Stream, forward
 from infoflow.foundation import UserError, current_display, hash64_array, stream
 from infoflow.models import argmin, tap
 
-from ._views import Matrix, as_view
-
-# Mini-batch k-means: continuous states become labels.
-
+from ._views import Matrix, States, as_view
 
 _BATCH = 10_240
 """On 100,000 states (2,000 Zipfian types, 64 positions) 1,000 clusters carry 3.0 nats, and 2.4 in batches of 1,024."""
@@ -30,8 +27,7 @@ _RECENT, _FALL = 5, 0.001
 """Number of steps compared with as many before them, and the smallest relative fall in distance to continue."""
 _ROUNDING = 1e-5
 """Squared distances below this share of the squared norm (from the mean) are rounding error and count as 0."""
-_AT_ONCE = 1_024
-"""Rows per block of distances, which take 40 MB for 10,000 centres."""
+_AT_ONCE = 1_024  # rows per block of distances, which take 40 MB for 10,000 centres
 
 
 class Clustering(NamedTuple):
@@ -80,7 +76,7 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
     return cluster(as_view(x, "x", torch.float32), clusters, seed).labels
 
 
-def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) -> Clustering:
+def cluster(rows: States, clusters: int, seed: int = 0) -> Clustering:
     """`discretize` on the device of `rows`; also returns the centres, to which `nearest` can assign further states."""
     num = len(rows)
     if not 1 <= clusters <= num:
@@ -109,7 +105,7 @@ def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) ->
     return Clustering(nearest(rows, centres).labels, centres)
 
 
-def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
+def _batches(rows: States, size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
     """Endless batches in random order; each has all rows if they fit into one batch."""
     order = torch.empty(0, dtype=torch.int64)
     for _ in range(steps):
@@ -121,11 +117,10 @@ def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.
 
 class Nearest(NamedTuple):
     labels: Int[Tensor, " token"]
-    squares: Float[Tensor, " token"]
-    """Squared distance to that centre."""
+    squares: Float[Tensor, " token"]  # squared distance to that centre
 
 
-def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Nearest:
+def nearest(rows: States, centres: Float[Tensor, "cluster width"]) -> Nearest:
     """The centre nearest to each row; ties go to the first.
 
     Rows are measured relative to the mean of the centres; far from the origin, float32 is too inaccurate for distances.
@@ -139,7 +134,7 @@ def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster 
     return Nearest(torch.cat(labels), torch.cat(squares))
 
 
-def _far_apart(x: Float[Tensor, "token width"], num: int, rng: np.random.Generator) -> Float[Tensor, "cluster width"]:
+def _far_apart(x: States, num: int, rng: np.random.Generator) -> Float[Tensor, "cluster width"]:
     """`num` rows of x, far apart: each is the one of a few random rows that leaves the smallest total distance.
 
     With Zipf's law, random initial rows would put most centres on the most frequent tokens; on the states described at
@@ -170,11 +165,7 @@ def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) 
     return (waiting / weights.clamp(min=tiny)).topk(min(num, len(weights)), largest=False).indices
 
 
-# Cluster centres of a model's states in every layer, fitted before the pass on sentences chosen by hash.
-
-
-ROWS_PER_CENTRE = 40
-"""States per centre for fitting a clustering."""
+ROWS_PER_CENTRE = 40  # states per centre for fitting a clustering
 _FIT_BYTES = 1 << 30
 """Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers; if one
 layer alone does, its clusterings share states."""
@@ -191,9 +182,7 @@ def fold_of(sentence_ids: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
     return (hash64_array(("cluster-fold",), sentence_ids) % np.uint64(FOLDS)).astype(np.int64)
 
 
-def position_means(
-    states: Float[Tensor, "token width"], positions: Int[Tensor, " token"], num: int
-) -> Float[Tensor, "position width"]:
+def position_means(states: States, positions: Int[Tensor, " token"], num: int) -> Float[Tensor, "position width"]:
     """The mean state at each of `num` positions. Positions with few states share the mean of those states together (of
     all states if there are none); it is also the last row, for all other positions."""
     count = positions.bincount(minlength=num + 1)
@@ -214,8 +203,7 @@ class StateClusters:
     """
 
     centres: Float[Tensor, "layer clustering cluster width"]
-    inertia: Float[np.ndarray, " layer"]
-    """Mean squared distance of the fitted states to their centre, over clusterings."""
+    inertia: Float[np.ndarray, " layer"]  # mean squared distance of the fitted states to their centre, over clusterings
     offsets: Float[Tensor, "layer clustering position width"] | None = None
     """`position_means` of the fitted states, which are subtracted first; None if nothing is subtracted."""
 
@@ -230,7 +218,7 @@ class StateClusters:
         }
 
     def labels(
-        self, layer: int, states: Float[Tensor, "token width"], positions: Int[Tensor, " token"]
+        self, layer: int, states: States, positions: Int[Tensor, " token"]
     ) -> UInt16[np.ndarray, "clustering token"]:
         """The cluster of each state, in every clustering of its layer."""
         centres, found = self.centres[layer], []
@@ -251,14 +239,6 @@ class _Fitted(NamedTuple):
     positions: Int[Tensor, " row"]
 
 
-class _OfLayer(NamedTuple):
-    """The clusterings fitted to one layer."""
-
-    centres: Float[Tensor, "clustering cluster width"]
-    inertia: float
-    offsets: Float[Tensor, "clustering *position_width"]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ClusterFit:
     """Runs k-means `clusterings` times on one stack's states, on alternating folds, with different rows and starts."""
@@ -270,10 +250,8 @@ class ClusterFit:
     kept: Kept
     clusters: int
     clusterings: int
-    draws: int
-    """Number of available passes of training noise."""
-    positions: bool = True
-    """If False, the mean state at each position is subtracted first."""
+    draws: int  # number of available passes of training noise
+    positions: bool = True  # if False, the mean state at each position is subtracted first
 
     def run(self) -> StateClusters:
         """Read the chosen sentences and fit every layer."""
@@ -287,9 +265,8 @@ class ClusterFit:
                 for rows in self._states(layers[start : start + group]):
                     fitted.append(self._fit(rows))
                     progress.advance(1)
-        centres, offsets = (torch.stack([getattr(each, name) for each in fitted]) for name in ("centres", "offsets"))
-        inertia = np.array([each.inertia for each in fitted])
-        return StateClusters(centres, inertia, None if self.positions else offsets)
+        centres, inertia, offsets = zip(*fitted, strict=True)
+        return StateClusters(torch.stack(centres), np.array(inertia), None if self.positions else torch.stack(offsets))
 
     @property
     def _rows_per_fold(self) -> int:
@@ -297,7 +274,8 @@ class ClusterFit:
         most = _FIT_BYTES // (4 * self.reader.model.anatomy.stack(self.stack).width * FOLDS)
         return min(ROWS_PER_CENTRE * self.clusters * math.ceil(self.clusterings / FOLDS), max(most, self.clusters))
 
-    def _fit(self, rows: _Fitted) -> "_OfLayer":
+    def _fit(self, rows: _Fitted) -> tuple[Float[Tensor, "clustering cluster width"], float, Tensor]:
+        """Centres of all clusterings of one layer, their inertia, and their offsets."""
         of_folds = [np.flatnonzero(rows.folds == fold) for fold in range(FOLDS)]
         if min(len(own) for own in of_folds) < 2:  # a corpus of a single long text
             of_folds = [np.arange(len(rows.folds))] * FOLDS
@@ -316,7 +294,7 @@ class ClusterFit:
             inertia.append(float(nearest(states, found).squares.double().mean()))
             centres.append(found)
             offsets.append(means)
-        return _OfLayer(torch.stack(centres), float(np.mean(inertia)), torch.stack(offsets))
+        return torch.stack(centres), float(np.mean(inertia)), torch.stack(offsets)
 
     def _states(self, layers: Sequence[int]) -> list[_Fitted]:
         """The chosen states of these layers, on the CPU."""

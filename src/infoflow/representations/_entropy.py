@@ -13,9 +13,6 @@ from infoflow.foundation import NUM_BLOCKS, UserError
 
 from ._views import as_labels
 
-# Entropy of counts, and the statistics that its estimators need.
-
-
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger", "chao-shen", "chao-wang-jost"]
 """Estimator of entropy from counts; all but the first correct for small counts."""
 
@@ -134,23 +131,14 @@ def _scaled_exp1(x: np.ndarray) -> np.ndarray:
     return np.where(x > 100, (1 - series) / x, np.exp(x) * exp1(x))
 
 
-def _n_psi(counts: np.ndarray) -> np.ndarray:
-    """n ψ(n), and 0 for 0."""
-    return counts * digamma(np.maximum(counts, 1))
-
-
 TERMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "total": lambda counts: counts,
     "log": lambda counts: xlogy(counts, counts),
-    "psi": _n_psi,
+    "psi": lambda counts: counts * digamma(np.maximum(counts, 1)),  # 0 for 0
     "once": lambda counts: counts == 1,
     "twice": lambda counts: counts == 2,
 }
 """The sums of `CountSums`, as functions of each count."""
-
-
-def _miller_madow(counts: np.ndarray) -> float:
-    return float(CountSums.of(counts).plug_in) + (len(counts) - 1) / (2 * int(counts.sum()))
 
 
 def _grassberger(counts: np.ndarray) -> float:
@@ -169,7 +157,7 @@ def _chao_shen(counts: np.ndarray) -> float:
 
 _ESTIMATORS: dict[str, Callable[[np.ndarray], float]] = {
     "plug-in": lambda counts: float(CountSums.of(counts).plug_in),
-    "miller-madow": _miller_madow,
+    "miller-madow": lambda counts: float(CountSums.of(counts).plug_in) + (len(counts) - 1) / (2 * int(counts.sum())),
     "grassberger": _grassberger,
     "chao-shen": _chao_shen,
     "chao-wang-jost": lambda counts: float(CountSums.of(counts).chao_wang_jost),
@@ -215,9 +203,6 @@ class BlockCounts:
 
     def _totals(self) -> Int[np.ndarray, " label"]:
         return np.bincount(self.label, weights=self.count).astype(np.int64)
-
-
-# Mutual information of two labellings.
 
 
 def mutual_information(

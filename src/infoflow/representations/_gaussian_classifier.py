@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
+from ._views import sums_by
+
 _CHUNK = 256  # rows of logits that stay in the cache
 _LEAST_LOGIT = -80.0  # relative to the largest; the exponentials of lower ones are denormal and many times slower
 
@@ -35,10 +37,7 @@ class GaussianClassifier:
     log_prior: Float32[Tensor, " label"]
 
     def log_probabilities(
-        self,
-        states: Float32[Tensor, "token width"],
-        labels: Int64[Tensor, " token"],
-        temperatures: tuple[float, ...],
+        self, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], temperatures: tuple[float, ...]
     ) -> Float32[Tensor, "temperature token"]:
         """The log-probability of each state's own label, before mixing with the labels' frequencies."""
         found = []
@@ -78,7 +77,7 @@ class LabelledMoments:
         centred = states.double()
         mean = centred.mean(0)
         centred = centred - mean
-        means = torch.zeros(num_labels, states.shape[1], dtype=torch.float64).index_add_(0, labels, centred)
+        means = sums_by(labels, centred, num_labels)
         means /= count.clamp(min=1)[:, None]
         centred -= means[labels]
         return cls(mean, means, count, centred.T @ centred / max(len(states) - int((count > 0).sum()), 1))

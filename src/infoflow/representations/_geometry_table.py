@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.corpus import NOT_A_WORD
@@ -14,9 +14,6 @@ from infoflow.foundation import UserError, block_effects, block_interval, bounds
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
 from ._views import centred
-
-# The same states in control spaces proposed by critics of cosine similarity.
-
 
 SPACES = ("raw", "centred", "standardised", "rank")
 
@@ -55,9 +52,6 @@ def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Ten
     return shifted / torch.where(spread > 0, spread, 1.0)
 
 
-# From a token sample to words: merged, without punctuation, with their types.
-
-
 WORDS = ("mean", "first", "last", "token")
 
 
@@ -71,10 +65,8 @@ class WordRows:
     """Word occurrences of a sample, one per row."""
 
     sample: TokenSample
-    words: str
-    """How they were merged: "token" if the tokenizer does not report words."""
-    types: Int[np.ndarray, " occurrence"]
-    """Equal words have equal numbers, 0..W−1."""
+    words: str  # how they were merged: "token" if the tokenizer does not report words
+    types: Int[np.ndarray, " occurrence"]  # equal words have equal numbers, 0..W−1
 
     @classmethod
     def of(cls, sample: TokenSample, words: str) -> "WordRows":
@@ -92,10 +84,6 @@ class WordRows:
         kept = merged.take(np.isin(_places(merged), _places(sample)[lexical]))
         return cls(sample=kept, words=words, types=_numbered(kept.occurrences.word_type))
 
-    def frequent(self, types: Int[np.ndarray, " occurrence"], least: int) -> Bool[np.ndarray, " occurrence"]:
-        """Mask of the rows whose type (in `types`) has at least `least` rows."""
-        return np.bincount(types, minlength=1)[types] >= least
-
 
 def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:
     """For each token, a number shared by all tokens of the same word in the same sentence."""
@@ -105,9 +93,6 @@ def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:
 
 def _numbered(names: Int[np.ndarray, " occurrence"]) -> Int[np.ndarray, " occurrence"]:
     return np.unique(names, return_inverse=True)[1]
-
-
-# The table `geometry`, shared by several measures.
 
 
 Quantity = Literal[
@@ -133,21 +118,18 @@ GEOMETRY = TableSchema(
     "neighbours. Words without a letter or digit are left out of all of them. Cosines and shares have no unit.",
     light=True,
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="measure", dtype="string", unit="", description="the quantity, see above"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("measure", "string", "", "the quantity, see above"),
         Column(
-            name="space",
-            dtype="string",
-            unit="",
-            description="raw; centred: minus the layer's mean; standardised: each dimension also of variance 1; rank: "
+            "space",
+            "string",
+            "",
+            "raw; centred: minus the layer's mean; standardised: each dimension also of variance 1; rank: "
             "Spearman's correlation in place of the cosine",
         ),
         Column(
-            name="words",
-            dtype="string",
-            unit="",
-            description="a word's state: mean, first or last of its tokens; or token: every token by itself",
+            "words", "string", "", "a word's state: mean, first or last of its tokens; or token: every token by itself"
         ),
         *estimate_columns(
             "cosine, share or dimensions",
@@ -157,21 +139,18 @@ GEOMETRY = TableSchema(
             "rogue_dimensions: equal shares; of intrinsic_dimension: a Gaussian of the same covariance",
             "occurrences behind the value; sentences for intra_sentence_similarity",
         ),
-        Column(name="corrected", dtype="float64", unit="", description="value − baseline"),
-        Column(name="corrected_low", dtype="float64", unit="", description="lower end of its 95% interval"),
-        Column(name="corrected_high", dtype="float64", unit="", description="upper end of its 95% interval"),
-        Column(name="types", dtype="int64", unit="types", description="words averaged over; 0 where not by word"),
+        Column("corrected", "float64", "", "value − baseline"),
+        Column("corrected_low", "float64", "", "lower end of its 95% interval"),
+        Column("corrected_high", "float64", "", "upper end of its 95% interval"),
+        Column("types", "int64", "types", "words averaged over; 0 where not by word"),
         Column(
-            name="least",
-            dtype="int64",
-            unit="occurrences",
-            description="words with fewer occurrences are not averaged over; 0 where not by word",
+            "least", "int64", "occurrences", "words with fewer occurrences are not averaged over; 0 where not by word"
         ),
         Column(
-            name="left_out",
-            dtype="int64",
-            unit="occurrences",
-            description="occurrences not used: zero vectors, words with too few occurrences, repeated points; "
+            "left_out",
+            "int64",
+            "occurrences",
+            "occurrences not used: zero vectors, words with too few occurrences, repeated points; "
             "sentences with fewer than two words",
         ),
         *SAMPLE_COLUMNS,

@@ -1,7 +1,6 @@
 """How much frequent and rare tokens influence the other tokens of their sentence, block by block."""
 
-# B sentence, T token, L block, N influenced occurrence, D width
-# L block, N influenced occurrence, D width; the axis of two: the block's output with the token, and without it
+# B sentence, T token, L block, N influenced occurrence, D width; the axis of two: block's output with and without it
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -21,11 +20,8 @@ from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import canonical_of, check_side, weighted_mean
-from ._change_by_frequency import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
+from ._change_by_frequency import BIN_COLUMNS, GROUPS, RANK_EDGES, bin_keys, check_bins, equal_bins
 from ._paired_distance import BlockGroups, LayerView, paired_distance
-
-# Tokens to remove for measuring their influence: one per sentence and frequency bin, chosen from tokens alone.
-
 
 Pool = Literal["others", "after"]
 Role = Literal["target", "control"]
@@ -148,9 +144,6 @@ def _concatenate(parts: list[InfluenceTargets]) -> InfluenceTargets:
     )
 
 
-# The outputs of every block at the tokens that a removed token may influence.
-
-
 Influenced = dict[tuple[Role, Pool], np.ndarray]
 """For each removed token and pool, (L, 2, N, D) float32: every block's output with and without the token."""
 BYTES_PER_NUMBER = 4 * 2 * len(ROLES)
@@ -232,9 +225,6 @@ def _influenced(
     return valid_BT & (column > removed.unsqueeze(1) if pool == "after" else column != removed.unsqueeze(1))
 
 
-# How much frequent and rare tokens influence the other tokens of their sentence, block by block.
-
-
 INFLUENCE_BY_FREQUENCY = TableSchema(
     name="influence_by_frequency",
     description="How much a block's output at the other tokens of a sentence changes when one token is removed as key "
@@ -242,14 +232,14 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
     "one token of a bin, drawn by hash. All bins of a stack have the same number of occurrences; bins with too few are "
     "left out.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="block", dtype="int64", unit="", description="block 0..L−1; its output is state block + 1"),
-        *bin_columns(),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("block", "int64", "", "block 0..L−1; its output is state block + 1"),
+        *BIN_COLUMNS,
         Column(
-            name="pool",
-            dtype="string",
-            unit="",
-            description="whose states are compared: others (all other tokens of the sentence) or after (later ones)",
+            "pool",
+            "string",
+            "",
+            "whose states are compared: others (all other tokens of the sentence) or after (later ones)",
         ),
         *estimate_columns(
             "1 − PWCCA",
@@ -257,8 +247,8 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
             "the same for a token drawn from the same sentence whatever its rank",
             "number of influenced occurrences",
         ),
-        Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (with the token) or y"),
+        Column("width", "int64", "dimensions", "width of the states"),
+        Column("side", "string", "", "the weighting view: mean, x (with the token) or y"),
     ),
 )
 
@@ -322,11 +312,11 @@ class InfluenceByFrequency(Intervention):
         strata = RankStrata(edges=self.edges, per_bin=max(1, min(self.per_bin, affordable)))
         drawn = draw_targets(reader, stack, strata, pools)
         counts = np.array([drawn[i].size(pools) if i in drawn else 0 for i in range(strata.num)])
-        chosen = equal_bins(counts, self.edges, anatomy.width, strata.per_bin)
-        influenced, rows = InfluencedStates(reader, stack, pools, chosen.size, options), []
+        chosen, size = equal_bins(counts, self.edges, anatomy.width, strata.per_bin)
+        influenced, rows = InfluencedStates(reader, stack, pools, size, options), []
         label = f"Removing tokens in {reader.model.name}"
-        with current_display().progress(label, len(chosen.bins), "bins") as progress:
-            for index in chosen.bins:
+        with current_display().progress(label, len(chosen), "bins") as progress:
+            for index in chosen:
                 rows += [{**row, **bin_keys(self.edges, index)} for row in self._bin_rows(influenced, drawn[index])]
                 progress.advance(1)
         return rows
@@ -341,8 +331,6 @@ class InfluenceByFrequency(Intervention):
             keys = {"stack": influenced.stack, "pool": pool, "width": width, "side": self.side}
             for block, (own, control) in enumerate(zip(own_L2ND, control_L2ND, strict=True)):
                 with_token, without = (LayerView(view, groups) for view in own)
-                distance = paired_distance(with_token, without, self.side)
                 baseline = 1 - weighted_mean(canonical_of(*control), self.side)
-                numbers = distance.columns(baseline, influenced.size)
-                rows.append({**keys, "block": block, **numbers})
+                rows.append({**keys, "block": block, **paired_distance(with_token, without, self.side, baseline)})
         return rows

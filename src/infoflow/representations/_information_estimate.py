@@ -1,18 +1,19 @@
 """Mutual information corrected for small samples: for unseen pairs, then extrapolated to infinitely many tokens."""
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+import torch
+from jaxtyping import Bool, Float, Float32, Int
 from scipy.special import ndtri
+from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS, Interval, Scale, block_interval, bounds_of, replicate_weights, stream
 from infoflow.results import estimate, linear_replicates
 
-from ._entropy import BlockCounts, CountSums
-
-# Sources of error other than the choice of sentences, in replicates and in intervals.
+from ._clusters import FOLDS, cluster, nearest
+from ._entropy import BlockCounts
 
 
 def standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:
@@ -36,9 +37,6 @@ def wider(ends: Interval, value: float, further: float, scale: Scale = "any") ->
     return Interval(float(max(low, min(value, least))), float(min(high, max(value, most))))
 
 
-# Mutual information corrected for small samples: for unseen cells, then extrapolated to infinitely many tokens.
-
-
 HALVINGS = 5
 """Number of sample sizes: all tokens, a half, ... a sixteenth; thirty-seconds are used for extrapolation only."""
 
@@ -50,12 +48,9 @@ class InformationEstimate:
     by_size: Float[np.ndarray, " size"]
     """The estimate from a sixteenth, an eighth, a quarter, a half and all of the sentences; means over such parts."""
     plug_in_by_size: Float[np.ndarray, " size"]
-    sizes: Float[np.ndarray, " size"]
-    """Mean number of tokens in a part."""
-    without_block: Float[np.ndarray, " block"]
-    """The estimate from all sentences but those of each bootstrap block."""
-    tail: float
-    """The bias that unseen labels and cells may leave in the value, in nats: positive if it is too high."""
+    sizes: Float[np.ndarray, " size"]  # mean number of tokens in a part
+    without_block: Float[np.ndarray, " block"]  # the estimate from all sentences but those of each bootstrap block
+    tail: float  # the bias that unseen labels and cells may leave in the value, in nats: positive if it is too high
     optimism: float = 0.0
     """Half the excess of information on states that centres were fitted to, as a standard error in nats."""
 
@@ -143,30 +138,16 @@ def estimate_information(
     """
     counts = _Joint.of(a, b, blocks)
     # A part's counts are freed before the next ones are computed, because together they are six times the whole.
-    looks = [[_look(counts.within(part)) for part in _parts(level)] for level in range(HALVINGS + 1)]
-    raw = [np.array([each.information for each in level]) for level in looks]
+    looks = [np.array([counts.within(part).look() for part in _parts(level)]).T for level in range(HALVINGS + 1)]
+    raw = [information for information, _, _ in looks]
     extrapolated = [np.nanmean(_extrapolated(raw[level], raw[level + 1])) for level in range(HALVINGS)]
-    plug_in = [np.nanmean([each.plug_in for each in level]) for level in looks[:HALVINGS]]
-    sizes = [np.mean([each.size for each in level]) for level in looks[:HALVINGS]]
     return InformationEstimate(
         by_size=np.array(extrapolated[::-1]),
-        plug_in_by_size=np.array(plug_in[::-1]),
-        sizes=np.array(sizes[::-1]),
+        plug_in_by_size=np.array([np.nanmean(plug_in) for _, plug_in, _ in looks[HALVINGS - 1 :: -1]]),
+        sizes=np.array([np.mean(sizes) for _, _, sizes in looks[HALVINGS - 1 :: -1]]),
         without_block=_without_each(counts, raw[1]),
         tail=counts.tail(),
     )
-
-
-class _Look(NamedTuple):
-    """The results for one part of the sentences."""
-
-    information: float
-    plug_in: float
-    size: int
-
-
-def _look(counts: "_Joint") -> _Look:
-    return _Look(counts.information(), counts.plug_in(), counts.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,16 +166,13 @@ class _Joint:
     def within(self, blocks: Bool[np.ndarray, " block"]) -> "_Joint":
         return self if blocks.all() else _Joint(*(each.within(blocks) for each in (self.a, self.b, self.cells)))
 
-    @property
-    def size(self) -> int:
-        return int(self.a.count.sum())
+    def look(self) -> tuple[float, float, int]:
+        """The corrected information, the plug-in estimate, and the number of tokens."""
+        a, b, cells = (each.sums() for each in (self.a, self.b, self.cells))
+        return self.information(), float(a.plug_in + b.plug_in - cells.plug_in), int(self.a.count.sum())
 
     def information(self) -> float:
         a, b, cells = (each.sums().chao_wang_jost for each in (self.a, self.b, self.cells))
-        return float(a + b - cells)
-
-    def plug_in(self) -> float:
-        a, b, cells = (each.sums().plug_in for each in (self.a, self.b, self.cells))
         return float(a + b - cells)
 
     def tail(self) -> float:
@@ -205,8 +183,7 @@ class _Joint:
         return too_high if too_high >= too_low else -too_low
 
     def information_without_each(self) -> Float[np.ndarray, " block"]:
-        sums: list[CountSums] = [each.sums_without_each() for each in (self.a, self.b, self.cells)]
-        a, b, cells = (each.chao_wang_jost for each in sums)
+        a, b, cells = (each.sums_without_each().chao_wang_jost for each in (self.a, self.b, self.cells))
         return a + b - cells
 
 
@@ -229,3 +206,46 @@ def _without_each(counts: _Joint, of_halves: Float[np.ndarray, " half"]) -> Floa
     changed = [counts.within(part).information_without_each() for part in _parts(1)]
     mean = np.where(first, changed[0] + of_halves[1], changed[1] + of_halves[0]) / 2
     return np.where(np.isfinite(mean), 2 * whole - mean, whole)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HalvedClusters:
+    """Two clusterings of all states, one fitted to the even bootstrap blocks, one to the odd ones.
+
+    Centres also fit the noise of their own states. The difference between blocks that a clustering was fitted to and
+    the other blocks shows how much (`InformationEstimate.optimism`).
+    """
+
+    labels: Int[np.ndarray, "clustering token"]
+    blocks: Int[np.ndarray, " token"]
+
+    @classmethod
+    def fitted(
+        cls, states: Float32[Tensor, "token width"], clusters: int, blocks: Int[np.ndarray, " token"], seed: int = 0
+    ) -> "HalvedClusters":
+        """At most `clusters` clusters, and at most one for each state of a half."""
+        halves = [np.flatnonzero(blocks % FOLDS == fold) for fold in range(FOLDS)]
+        if min(map(len, halves)) < 2:  # the states of a single text
+            halves = [np.arange(len(blocks))] * FOLDS
+        num = min(clusters, *map(len, halves))
+        centres = [cluster(states[torch.from_numpy(half)], num, seed).centres for half in halves]
+        return cls(np.stack([nearest(states, each).labels.numpy() for each in centres]), blocks)
+
+    def of(self, rows: Int[np.ndarray, " chosen"]) -> "HalvedClusters":
+        """The same clusterings, restricted to `rows`."""
+        return HalvedClusters(self.labels[:, rows], self.blocks[rows])
+
+    def corrected(self, tokens: Int[np.ndarray, " token"]) -> float:
+        """The information about tokens, averaged over both clusterings and corrected for the number of tokens."""
+        return float(np.mean([corrected_information(own, tokens, self.blocks) for own in self.labels]))
+
+    def estimate(self, tokens: Int[np.ndarray, " token"]) -> InformationEstimate:
+        """The information about tokens, averaged over both clusterings."""
+        found = [estimate_information(own, tokens, self.blocks) for own in self.labels]
+        names = [field.name for field in fields(InformationEstimate) if field.name != "optimism"]
+        means = {name: np.mean([getattr(each, name) for each in found], axis=0) for name in names}
+        means["tail"] = float(means["tail"])
+        gains = [
+            optimism_of(own, tokens, self.blocks, self.blocks % FOLDS == fold) for fold, own in enumerate(self.labels)
+        ]
+        return InformationEstimate(**means, optimism=float(np.mean(gains)))

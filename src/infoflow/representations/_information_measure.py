@@ -14,16 +14,10 @@ from infoflow.models import Model
 from infoflow.results import TableSchema
 
 from ._clusters import ClusterFit, StateClusters
-from ._information_table import (
-    MUTUAL_INFORMATION,
-    MUTUAL_INFORMATION_WITHOUT_POSITION,
-    CountedTokens,
-    InformationRows,
-)
+from ._information_table import MUTUAL_INFORMATION, MUTUAL_INFORMATION_WITHOUT_POSITION, CountedTokens, InformationRows
 
 _LEAST_TOKENS = 20
-_LEAST_PER_CLUSTER = 10
-"""With fewer, most clusters hold one occurrence, and no estimate is possible."""
+_LEAST_PER_CLUSTER = 10  # with fewer, most clusters hold one occurrence, and no estimate is possible
 _TOKENS_PER_CLUSTER = 100
 """Tokens per cluster that are needed to detect the fall of information between layers.
 

@@ -31,8 +31,7 @@ class CountedTokens:
     sentence: Int[np.ndarray, " token"]
     position: Int[np.ndarray, " token"]
     token: Int[np.ndarray, " token"]
-    label: Int[np.ndarray, " token"]
-    """The token to predict there; NO_LABEL if there is none."""
+    label: Int[np.ndarray, " token"]  # the token to predict there; NO_LABEL if there is none
     clusters: UInt16[np.ndarray, "layer clustering token"]
 
     def __len__(self) -> int:
@@ -63,10 +62,10 @@ LIMITED = 0.05
 resolution of the clusters limits the estimate."""
 
 INFORMATION_KEYS = (
-    Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-    Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
-    Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
-    Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+    Column("stack", "string", "", "encoder or decoder"),
+    Column("regime", "string", "", "clean, or training: corrupted as in training"),
+    Column("side", "string", "", "input: the token read; output: the token to predict"),
+    Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
 )
 """Columns that the tables of information have in common."""
 MUTUAL_INFORMATION = TableSchema(
@@ -85,51 +84,40 @@ MUTUAL_INFORMATION = TableSchema(
             "the same for shuffled labels, mean",
             "occurrences whose token is frequent; on the output side and in training also the token to predict",
         ),
-        Column(name="plug_in", dtype="float64", unit="nats", description="plug-in estimate: biased upwards"),
-        Column(name="at_half", dtype="float64", unit="nats", description="value from half of the sentences, mean"),
+        Column("plug_in", "float64", "nats", "plug-in estimate: biased upwards"),
+        Column("at_half", "float64", "nats", "value from half of the sentences, mean"),
         Column(
-            name="optimism",
-            dtype="float64",
-            unit="nats",
-            description="half the difference between information about tokens of sentences that centres were fitted to "
+            "optimism",
+            "float64",
+            "nats",
+            "half the difference between information about tokens of sentences that centres were fitted to "
             "and of others, mean over clusterings",
         ),
         Column(
-            name="converged",
-            dtype="bool",
-            unit="",
-            description=f"value and at_half differ by at most {CONVERGED} nats, and neither the bias of unseen "
+            "converged",
+            "bool",
+            "",
+            f"value and at_half differ by at most {CONVERGED} nats, and neither the bias of unseen "
             "cells nor optimism is larger",
         ),
         Column(
-            name="tokens_by_size",
-            dtype="list<float64>",
-            unit="tokens",
-            description="occurrences in a sixteenth, an eighth, a quarter, a half and all of the sentences",
+            "tokens_by_size",
+            "list<float64>",
+            "tokens",
+            "occurrences in a sixteenth, an eighth, a quarter, a half and all of the sentences",
         ),
+        Column("value_by_size", "list<float64>", "nats", "value from each of these sizes, mean"),
+        Column("plug_in_by_size", "list<float64>", "nats", "plug_in from each of these sizes, mean"),
+        Column("entropy", "float64", "nats", "entropy of the labels: the ceiling"),
+        Column("clusters", "int64", "clusters", "number of clusters requested from k-means"),
+        Column("types", "int64", "types", "distinct labels"),
+        Column("inertia", "float64", "", "mean squared distance to the centre, fitted states"),
+        Column("empty_clusters", "int64", "clusters", "clusters without a state"),
         Column(
-            name="value_by_size", dtype="list<float64>", unit="nats", description="value from each of these sizes, mean"
-        ),
-        Column(
-            name="plug_in_by_size",
-            dtype="list<float64>",
-            unit="nats",
-            description="plug_in from each of these sizes, mean",
-        ),
-        Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
-        Column(
-            name="clusters", dtype="int64", unit="clusters", description="number of clusters requested from k-means"
-        ),
-        Column(name="types", dtype="int64", unit="types", description="distinct labels"),
-        Column(
-            name="inertia", dtype="float64", unit="", description="mean squared distance to the centre, fitted states"
-        ),
-        Column(name="empty_clusters", dtype="int64", unit="clusters", description="clusters without a state"),
-        Column(
-            name="clustering_spread",
-            dtype="float64",
-            unit="nats",
-            description="standard deviation over clusterings, pooled over layers; NaN with one",
+            "clustering_spread",
+            "float64",
+            "nats",
+            "standard deviation over clusterings, pooled over layers; NaN with one",
         ),
     ),
 )
@@ -205,16 +193,10 @@ class InformationRows:
         shuffled = [
             corrected_information(clusterings[0], random.permutation(side.labels), blocks) for _ in range(_SHUFFLES)
         ]
+        gains = [optimism_of(own, side.labels, blocks, folds == place % FOLDS) for place, own in enumerate(clusterings)]
         return _LayerInformation(
             estimates=[estimate_information(clusters, side.labels, blocks) for clusters in clusterings],
-            optimism=float(
-                np.mean(
-                    [
-                        optimism_of(clusters, side.labels, blocks, folds == place % FOLDS)
-                        for place, clusters in enumerate(clusterings)
-                    ]
-                )
-            ),
+            optimism=float(np.mean(gains)),
             baseline=float(np.mean(shuffled)),
             empty_clusters=float(np.mean([self.clusters - len(np.unique(each)) for each in clusterings])),
         )

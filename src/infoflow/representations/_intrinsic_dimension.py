@@ -17,12 +17,10 @@ from ._geometry_table import GEOMETRY, WordRows, check_words, geometry_row
 from ._nearest import nearest
 from ._views import UNDEFINED, Jackknifed, Matrix, as_view, centred
 
-_LEAST = 3
-"""A point and its two nearest neighbours."""
+_LEAST = 3  # a point and its two nearest neighbours
 _TOLERANCE = 1e-5
 """Float32 states of equal inputs differ by less than this share of their length; other states by far more."""
-ROUNDING = 1e-6
-"""Mean ln μ at which the two distances differ by no more than float32 rounding."""
+ROUNDING = 1e-6  # mean ln μ at which the two distances differ by no more than float32 rounding
 
 
 class IntrinsicDimension(SampleMeasure):
@@ -173,8 +171,7 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
 class TwoNeighbours(NamedTuple):
     """The two nearest other points of every point."""
 
-    log_ratios: Float[Tensor, " point"]
-    """ln(r2 / r1)"""
+    log_ratios: Float[Tensor, " point"]  # ln(r2 / r1)
     indices: Int[Tensor, "point two"]
 
 

@@ -100,12 +100,10 @@ class LayerSpace:
         return 2 * off_diagonal - off_diagonal[0] + (variances - variances[0] / 2) / ((n - 1) * (n - 2))
 
     @cached_property
-    def own_hsic(self) -> Float[Tensor, " leave_out"]:
-        return self.hsic(self, self.grams, self.sums(self.squares.square()), debiased=False)
-
-    @cached_property
-    def own_hsic_debiased(self) -> Float[Tensor, " leave_out"]:
-        return self.hsic(self, self.grams, self.sums(self.squares.square()), debiased=True)
+    def own_hsic(self) -> list[Float[Tensor, " leave_out"]]:
+        """The layer's HSIC with itself: plain, then debiased."""
+        fourths = self.sums(self.squares.square())
+        return [self.hsic(self, self.grams, fourths, debiased) for debiased in (False, True)]
 
     @cached_property
     def batches(self) -> list[Tensor]:
@@ -141,10 +139,8 @@ class LayerPair:
     y: LayerSpace
     overlaps: Float[Tensor, "leave_out direction_x direction_y"]
     """Q_x' Q_y of all rows, then without each group; for shuffled rows only the former."""
-    fourths: Float[Tensor, " leave_out"]
-    """Sum over tokens of the product of both squared norms."""
-    order: Int[Tensor, " token"] | None = None
-    """Row of y paired with each row of x, if shuffled."""
+    fourths: Float[Tensor, " leave_out"]  # sum over tokens of the product of both squared norms
+    order: Int[Tensor, " token"] | None = None  # row of y paired with each row of x, if shuffled
 
     @classmethod
     def of(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":

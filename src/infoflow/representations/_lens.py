@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from infoflow.foundation import UserError, as_written, atomic_write
 from infoflow.models import Model, Readout, model_inputs, readout, tap
 
-# The tuned lens: an affine translator per layer, before the logit lens.
-
 
 @final
 class TunedLens(nn.Module):
@@ -106,16 +104,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise UserError(f"{path} is not a safetensors file: {error}") from error
 
 
-# The logit lens: a model's prediction if it stopped at a layer.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LensReading:
     """The prediction of one layer."""
 
     layer: int  # state 0..L; 0 = embeddings
-    logits: Float[Tensor, "position vocabulary"]
-    """The chosen positions, sentence by sentence."""
+    logits: Float[Tensor, "position vocabulary"]  # the chosen positions, sentence by sentence
 
 
 def logit_lens(
@@ -163,6 +157,15 @@ def logit_lens(
     return _readings(layers, read, lens)
 
 
+def no_readout(model: Model) -> str | None:
+    """Why the model's states cannot be read as predictions, or None."""
+    try:
+        readout(model)
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def _readings(layers: list[Tensor], read: Readout, lens: TunedLens | None) -> Iterator[LensReading]:
     for layer, states in enumerate(layers):
         with torch.no_grad():  # a `yield` inside would disable gradients for the caller
@@ -183,9 +186,6 @@ def _positions(
             f"Got {as_written(list(positions.shape))}."
         )
     return (real if positions is None else positions).to(model.device)
-
-
-# Training of the tuned lens: SGD on the divergence from the model's own prediction.
 
 
 _LOGITS = 1 << 22  # logits in memory at a time

@@ -19,7 +19,7 @@ from infoflow.foundation import NUM_BLOCKS, Progress, UserError, current_display
 from infoflow.models import Model, Readout, argmax, readout
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._lens import LensTraining, TunedLens, fit_tuned_lens, row_chunks
+from ._lens import LensTraining, TunedLens, fit_tuned_lens, no_readout, row_chunks
 from ._lens_states import LensReader, LensStates, Positions
 
 _CONTROL_POSITIONS = 4096  # for the mean prediction, which is the baseline
@@ -31,14 +31,14 @@ LENS = TableSchema(
     "lens was not "
     "trained on.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="the stack that has the output head"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings, L = the model's output"),
-        Column(name="lens", dtype="string", unit="", description="logit (states as they are) or tuned (translated)"),
+        Column("stack", "string", "", "the stack that has the output head"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings, L = the model's output"),
+        Column("lens", "string", "", "logit (states as they are) or tuned (translated)"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="kl: KL(final || layer) in nats; agreement: share of positions with the same most likely "
+            "metric",
+            "string",
+            "",
+            "kl: KL(final || layer) in nats; agreement: share of positions with the same most likely "
             "token; loss: cross-entropy of the token to predict, in nats (absent where there is none)",
         ),
         *estimate_columns(
@@ -47,10 +47,10 @@ LENS = TableSchema(
             "the mean of the model's predictions instead of the layer's (agreement: its most frequent top token)",
         ),
         Column(
-            name="positions",
-            dtype="string",
-            unit="",
-            description="predicted: where the model has to predict a token (a masked LM: tokens selected as in "
+            "positions",
+            "string",
+            "",
+            "predicted: where the model has to predict a token (a masked LM: tokens selected as in "
             "training); all: every token of uncorrupted text",
         ),
     ),
@@ -187,11 +187,7 @@ class Lens(Intervention):
         masks = model.task == "masked-lm" and self.positions == "predicted"
         if masks and (refusal := cannot_hide(model)):
             return refusal
-        try:
-            readout(model)
-        except UserError as error:
-            return str(error)
-        return None
+        return no_readout(model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         stack = reader.model.anatomy.predicts.name

@@ -56,11 +56,7 @@ class LensReader:
         return self._reader.predicted_share if self._corrupts else 1.0
 
     def halves(self, share: float) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on and rows to evaluate on (`share` of the distinct source sentences), each in random order.
-
-        Raises:
-            UserError: The corpus has too few sentences.
-        """
+        """Rows to train on and rows to evaluate on (`share` of the distinct source sentences), each in random order."""
         corpus, seed = self._reader.corpus, self._reader.seed
         split = corpus.split(seed=hash64("lens-part", seed), validation=0.0, test=share, rule="source")
         assert split.test is not None
@@ -71,7 +67,7 @@ class LensReader:
 
     def read(self, rows: np.ndarray, draw: int = 0) -> Iterator[LensStates]:
         """The states of these sentences, batch by batch in order of length."""
-        for batch in self._reader.even(rows, length_batches(self._lengths(rows), self._tokens_per_batch)):
+        for batch in self._reader.even(rows, length_batches(self._reader.lengths(rows), self._tokens_per_batch)):
             yield self._run(rows[batch], draw)
 
     def expected(self, rows: np.ndarray) -> float:
@@ -117,9 +113,6 @@ class LensReader:
             if expected >= positions or index == len(rows) - 1:
                 yield rows[first : index + 1]
                 first, expected = index + 1, 0.0
-
-    def _lengths(self, rows: np.ndarray) -> np.ndarray:
-        return self._reader.lengths(rows)
 
     def _run(self, rows: np.ndarray, draw: int) -> LensStates:
         model, name = self._reader.model, self._stack.name

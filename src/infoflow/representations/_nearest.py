@@ -12,10 +12,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._views import Matrix, as_labels, as_view
-
-# Nearest neighbours by blocked matrix products, in bounded memory; by faiss if it is installed.
-
+from ._views import Matrix, States, as_labels, as_view
 
 METRICS = ("cosine", "euclidean")
 
@@ -42,9 +39,7 @@ class _Best(NamedTuple):
     indices: Int[Tensor, "query neighbour"]
 
 
-def nearest(
-    x: Float[Tensor, "token width"], k: int, metric: str, queries: Int[Tensor, " query"]
-) -> Iterator[Neighbours]:
+def nearest(x: States, k: int, metric: str, queries: Int[Tensor, " query"]) -> Iterator[Neighbours]:
     """The k nearest rows to each query row (all others if there are fewer), block by block.
 
     faiss (extra `faiss`) gives the same neighbours up to rounding and ties, about 1.3 to 2 times as fast.
@@ -68,8 +63,8 @@ def check_metric(metric: str) -> None:
 
 
 def scored(
-    x: Float[Tensor, "token width"], metric: str, centre: Float[Tensor, " width"] | None = None
-) -> tuple[Float[Tensor, "token width"], Float[Tensor, " token"] | None]:
+    x: States, metric: str, centre: Float[Tensor, " width"] | None = None
+) -> tuple[States, Float[Tensor, " token"] | None]:
     """Rows, and an offset, such that inner products rank neighbours as the metric does.
 
     A zero vector has cosine 0 with every row.
@@ -152,9 +147,6 @@ def _search_by_faiss(
     return _merged(best, _Best(scores, indices + start), k)
 
 
-# How often neighbours share a label.
-
-
 MODES = ("require", "cap", "normalise")
 
 
@@ -169,11 +161,7 @@ class NeighbourAgreement(NamedTuple):
 
 
 def neighbour_agreement(
-    x: Matrix,
-    labels: Tensor | np.ndarray | list,
-    k: int = 50,
-    few: str = "require",
-    metric: str = "cosine",
+    x: Matrix, labels: Tensor | np.ndarray | list, k: int = 50, few: str = "require", metric: str = "cosine"
 ) -> float:
     r"""Fraction of each row's k nearest other rows that carry its label, averaged over rows.
 
@@ -218,13 +206,7 @@ def neighbour_agreement(
     return float(agreement.scores.mean())
 
 
-def agreements(
-    x: Float[Tensor, "token width"],
-    labels: Int[np.ndarray, " token"],
-    k: int,
-    few: str,
-    metric: str,
-) -> NeighbourAgreement:
+def agreements(x: States, labels: Int[np.ndarray, " token"], k: int, few: str, metric: str) -> NeighbourAgreement:
     """The score and the chance level of every row that counts; empty if no label has enough rows."""
     check_neighbours(k, few, metric)
     others = np.bincount(labels)[labels] - 1  # other rows with the same label
@@ -248,7 +230,7 @@ def check_neighbours(k: int, few: str, metric: str) -> None:
 
 
 def _hits(
-    x: Float[Tensor, "token width"],
+    x: States,
     labels: Int[Tensor, " token"],
     k: int,
     metric: str,

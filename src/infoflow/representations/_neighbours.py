@@ -1,5 +1,6 @@
 """What a state's neighbours share with it: the token, the tokens around it, its position, its tag."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -16,18 +17,14 @@ from ._information_estimate import standard_noise, wider
 from ._nearest import agreements, check_neighbours
 from ._within_tokens import UNKNOWN, PoolRules, PoolScore, TokenAspect, averaged, pool_scores, token_pools
 
-# Measures of what the nearest occurrences of one token share, with one neighbour search for all of them.
-
-
-Scores = list[dict[str, PoolScore]]
-"""For each layer, the statistic of each aspect."""
+Scores = list[dict[str, PoolScore]]  # for each layer, the statistic of each aspect
 
 SETTINGS = (
-    Column(name="pools", dtype="int64", unit="tokens", description="number of tokens averaged over: those that vary"),
-    Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
-    Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
-    Column(name="few", dtype="string", unit="", description="treatment of tokens with few occurrences"),
-    Column(name="least", dtype="int64", unit="occurrences", description="tokens with fewer sampled ones are left out"),
+    Column("pools", "int64", "tokens", "number of tokens averaged over: those that vary"),
+    Column("neighbours", "int64", "neighbours", "k"),
+    Column("metric", "string", "", "cosine or euclidean"),
+    Column("few", "string", "", "treatment of tokens with few occurrences"),
+    Column("least", "int64", "occurrences", "tokens with fewer sampled ones are left out"),
 )
 
 _FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary()
@@ -54,6 +51,7 @@ class AbstractTokenPools(SampleMeasure):
     """
 
     scale: ClassVar[Scale] = "share"
+    what: ClassVar[str]  # that occurrences must differ in, for a note
 
     def __init__(
         self,
@@ -84,8 +82,29 @@ class AbstractTokenPools(SampleMeasure):
             found[key] = _search(sample, self._rules, self.subword)
         return found[key]
 
-    def row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
-        """The columns that all tables of neighbours within tokens share."""
+    @abstractmethod
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        """The compared aspects, each with its columns of the table."""
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        aspects = self.aspects(sample)
+        if not aspects:
+            return pd.DataFrame(columns=self.table.column_names)
+        rows = [
+            {**self._row(sample, layer, scores[aspect]), **columns}
+            for layer, scores in enumerate(self.scores(sample))
+            for aspect, columns in aspects.items()
+            if aspect in scores
+        ]
+        if not rows:
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
+                f"occurrences that differ in {self.what}. Use a larger corpus or fewer neighbours (k; in a "
+                "plan analysis.neighbours)."
+            )
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
         replicates = linear_replicates(score.value, score.value - score.effects)
         # One draw for all, because layers, and models of the same text, use the same tokens.
         replicates += score.spread * standard_noise(len(replicates), "token-pools")
@@ -101,16 +120,6 @@ class AbstractTokenPools(SampleMeasure):
             "few": self.few,
             "least": self._rules.least,
         }
-
-    def frame(self, sample: TokenSample, rows: list[dict[str, Any]], what: str) -> pd.DataFrame:
-        """The table; if it is empty, a note explains why."""
-        if not rows:
-            current_display().note(
-                f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
-                f"occurrences that differ in {what}. Use a larger corpus or fewer neighbours (k; in a "
-                "plan analysis.neighbours)."
-            )
-        return pd.DataFrame(rows, columns=self.table.column_names)
 
 
 def _search(sample: TokenSample, rules: PoolRules, subword: str) -> Scores:
@@ -153,9 +162,6 @@ def tag_key(name: str) -> str:
     return f"tag {name}"
 
 
-# Whether a state's neighbours are states of the same token.
-
-
 IDENTITY_NEIGHBOURS = TableSchema(
     name="identity_neighbours",
     version=3,
@@ -163,12 +169,12 @@ IDENTITY_NEIGHBOURS = TableSchema(
     "In a larger sample k neighbours are a smaller share, and more tokens have k others: compare only rows with the "
     "same settings and the same sample size.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         *estimate_columns("fraction", "fraction of neighbours with the same token", "random neighbours: Σp² of types"),
-        Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
-        Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
-        Column(name="few", dtype="string", unit="", description="treatment of tokens with at most k occurrences"),
+        Column("neighbours", "int64", "neighbours", "k"),
+        Column("metric", "string", "", "cosine or euclidean"),
+        Column("few", "string", "", "treatment of tokens with at most k occurrences"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -224,19 +230,14 @@ class IdentityNeighbours(SampleMeasure):
         }
 
 
-# Whether a state's neighbours have the same token before or after them.
-
-
-SIDES = ("left", "right")
-
 CONTEXT_NEIGHBOURS = TableSchema(
     name="context_neighbours",
     version=3,
     description="Fraction of the nearest occurrences of the same token that have the same token before or after them.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="side", dtype="string", unit="", description="left: the token before; right: the token after"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("side", "string", "", "left: the token before; right: the token after"),
         *estimate_columns(
             "fraction",
             "fraction of neighbours with the same token on that side",
@@ -257,18 +258,10 @@ class ContextNeighbours(AbstractTokenPools):
     """
 
     table: ClassVar[TableSchema] = CONTEXT_NEIGHBOURS
+    what: ClassVar[str] = "the token beside them"
 
-    def compute(self, sample: TokenSample) -> pd.DataFrame:
-        rows = [
-            {**self.row(sample, layer, scores[side]), "side": side}
-            for layer, scores in enumerate(self.scores(sample))
-            for side in SIDES
-            if side in scores
-        ]
-        return self.frame(sample, rows, "the token beside them")
-
-
-# Whether a state's neighbours have similar positions in their sentences.
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        return {side: {"side": side} for side in ("left", "right")}
 
 
 POSITION_NEIGHBOURS = TableSchema(
@@ -276,8 +269,8 @@ POSITION_NEIGHBOURS = TableSchema(
     version=3,
     description="Mean distance in position between an occurrence and its nearest occurrences of the same token.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         *estimate_columns(
             "tokens", "mean distance in position; lower keeps more", "all pairs of occurrences of a token"
         ),
@@ -296,17 +289,10 @@ class PositionNeighbours(AbstractTokenPools):
 
     table: ClassVar[TableSchema] = POSITION_NEIGHBOURS
     scale: ClassVar[Scale] = "positive"
+    what: ClassVar[str] = "position"
 
-    def compute(self, sample: TokenSample) -> pd.DataFrame:
-        rows = [
-            self.row(sample, layer, scores["position"])
-            for layer, scores in enumerate(self.scores(sample))
-            if "position" in scores
-        ]
-        return self.frame(sample, rows, "position")
-
-
-# Whether a state's neighbours have the same tag: a syntactic category, a part of speech, a relation.
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        return {"position": {}}
 
 
 TAG_NEIGHBOURS = TableSchema(
@@ -316,16 +302,16 @@ TAG_NEIGHBOURS = TableSchema(
     made_by="it needs a corpus with tags, such as the built-in grammar, a treebank or a .tagged file, and a plan that "
     "does not leave it out",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="tag", dtype="string", unit="", description="column of the corpus, such as ccg_left or upos"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("tag", "string", "", "column of the corpus, such as ccg_left or upos"),
         *estimate_columns(
             "fraction",
             "fraction of neighbours with the same tag",
             "random neighbours: Σp² within a token, averaged in the same way",
         ),
         *SETTINGS,
-        Column(name="subword", dtype="string", unit="", description="which token of a word carries its tag"),
+        Column("subword", "string", "", "which token of a word carries its tag"),
     ),
 )
 
@@ -340,14 +326,7 @@ class TagNeighbours(AbstractTokenPools):
     """
 
     table: ClassVar[TableSchema] = TAG_NEIGHBOURS
+    what: ClassVar[str] = "their tag"
 
-    def compute(self, sample: TokenSample) -> pd.DataFrame:
-        if not sample.tags:
-            return pd.DataFrame(columns=self.table.column_names)
-        rows = [
-            {**self.row(sample, layer, scores[tag_key(tag)]), "tag": tag, "subword": self.subword}
-            for layer, scores in enumerate(self.scores(sample))
-            for tag in sample.tags
-            if tag_key(tag) in scores
-        ]
-        return self.frame(sample, rows, "their tag")
+    def aspects(self, sample: TokenSample) -> dict[str, dict[str, Any]]:
+        return {tag_key(tag): {"tag": tag, "subword": self.subword} for tag in sample.tags}

@@ -3,8 +3,10 @@
 # G group of bootstrap blocks, D width; leading dimension G+1 of covariances: all rows, then all rows but group g
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,14 +32,9 @@ from ._cca import (
 )
 from ._views import centred, product
 
-# 1 − PWCCA between layers of token samples, with error bars from a few decompositions instead of hundreds.
-
-
 _WIDE = 256
-_GROUPS_OF_WIDE = 16
-"""Each group costs a decomposition per layer; 64 of them take minutes above a width of 256."""
-_CANCELLED = 1e-6
-"""When a group is subtracted, a column that varies only in that group keeps this share of its norm."""
+_GROUPS_OF_WIDE = 16  # each group costs a decomposition per layer; 64 of them take minutes above a width of 256
+_CANCELLED = 1e-6  # when a group is subtracted, a column that varies only in that group keeps this share of its norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +42,7 @@ class BlockGroups:
     """Groups of bootstrap blocks that are left out one at a time."""
 
     num_groups: int
-    order: Int[Tensor, " token"]
-    """Rows sorted by group."""
+    order: Int[Tensor, " token"]  # rows sorted by group
     counts: Int[Tensor, " group"]
 
     @classmethod
@@ -116,19 +112,6 @@ class LayerView:
         return [whiten(covariance, floor) for covariance in covariances]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Distance:
-    """1 − PWCCA and its bootstrap replicates."""
-
-    value: float
-    replicates: Float[np.ndarray, " replicate"]
-    ends: Interval
-
-    def columns(self, baseline: float, count: int) -> dict[str, Any]:
-        """Estimate columns."""
-        return estimate(self.value, self.replicates, baseline, count, ends=self.ends)
-
-
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """Estimate columns of 1 − PWCCA between two layers on the same occurrences; the baseline shuffles the rows of y.
 
@@ -136,7 +119,10 @@ def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """
     if too_few_rows(len(x.centred), max(x.centred.shape[1], y.centred.shape[1])):
         return undefined_columns(len(x.centred))
-    return paired_distance(x, y, side).columns(_shuffled_distance(x, y, side), len(x.centred))
+    order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
+    cross = x.centred.mT @ y.centred[order]
+    shuffled = canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross)
+    return paired_distance(x, y, side, 1 - weighted_mean(shuffled, side))
 
 
 def undefined_columns(count: int) -> dict[str, Any]:
@@ -144,8 +130,8 @@ def undefined_columns(count: int) -> dict[str, Any]:
     return estimate(math.nan, np.full(NUM_REPLICATES, np.nan), math.nan, count, ends=Interval(math.nan, math.nan))
 
 
-def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
-    """1 − PWCCA between two views of the same occurrences."""
+def paired_distance(x: LayerView, y: LayerView, side: str, baseline: float) -> dict[str, Any]:
+    """Estimate columns of 1 − PWCCA between two views of the same occurrences."""
     crosses = x.groups.covariances(x.centred, y.centred)
     each = [canonical_of_covariance(*parts) for parts in zip(x.whitenings, y.whitenings, crosses, strict=True)]
     values = 1 - np.array([weighted_mean(canonical, side) for canonical in each])
@@ -154,17 +140,8 @@ def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
         value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
     # Differences come from equally conditioned covariances, and are applied around the exact value.
     ends = x.groups.interval(value, values, scale="positive")
-    return Distance(value, x.groups.replicates(values) + (value - values[0]), ends)
-
-
-def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
-    """The distance of two layers with unrelated rows."""
-    order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
-    cross = x.centred.mT @ y.centred[order]
-    return 1 - weighted_mean(canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross), side)
-
-
-# How much each layer changes the states.
+    replicates = x.groups.replicates(values) + (value - values[0])
+    return estimate(value, replicates, baseline, len(x.centred), ends=ends)
 
 
 LAYER_DISTANCE = TableSchema(
@@ -175,12 +152,12 @@ LAYER_DISTANCE = TableSchema(
     "and width.",
     light=True,
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L−1; 0 = embeddings"),
-        Column(name="next_layer", dtype="int64", unit="", description="the state after it, layer + 1"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L−1; 0 = embeddings"),
+        Column("next_layer", "int64", "", "the state after it, layer + 1"),
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
-        Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (layer) or y"),
+        Column("width", "int64", "dimensions", "width of the states"),
+        Column("side", "string", "", "the weighting view: mean, x (layer) or y"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -209,18 +186,16 @@ class LayerDistance(SampleMeasure):
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         warn_few_rows(len(sample), sample.width)
-        groups = BlockGroups.of(sample.blocks, sample.width)
-        rows, layer = [], LayerView(sample.states(0), groups)
-        for index in range(sample.num_states - 1):
-            following = LayerView(sample.states(index + 1), groups)
-            keys = {"stack": sample.facts.stack, "layer": index, "next_layer": index + 1}
-            columns = distance_columns(layer, following, self.side)
-            rows.append({**keys, **columns, "width": sample.width, "side": self.side})
-            layer = following
-        return pd.DataFrame(rows).assign(**sample.sizes(self.request))
+        return pd.DataFrame(layer_distances(sample, self.side)).assign(**sample.sizes(self.request))
 
 
-# How different two models' states are, layer by layer.
+def layer_distances(sample: TokenSample, side: str, num_groups: int | None = None) -> Iterator[dict[str, Any]]:
+    """Rows of the distances between consecutive layers."""
+    groups = BlockGroups.of(sample.blocks, sample.width, num_groups)
+    views = (LayerView(sample.states(layer), groups) for layer in range(sample.num_states))
+    for layer, (view, following) in enumerate(pairwise(views)):
+        keys = {"stack": sample.facts.stack, "layer": layer, "next_layer": layer + 1}
+        yield {**keys, **distance_columns(view, following, side), "width": sample.width, "side": side}
 
 
 MODEL_DISTANCE = TableSchema(
@@ -230,13 +205,13 @@ MODEL_DISTANCE = TableSchema(
     "Biased towards 0 with few occurrences per dimension, and NaN with no more than two; compare rows of equal count "
     "and width.",
     columns=(
-        Column(name="stack_a", dtype="string", unit="", description="stack of the first model"),
-        Column(name="stack_b", dtype="string", unit="", description="stack of the second model"),
-        Column(name="layer", dtype="int64", unit="", description="state of both models; 0 = embeddings"),
+        Column("stack_a", "string", "", "stack of the first model"),
+        Column("stack_b", "string", "", "stack of the second model"),
+        Column("layer", "int64", "", "state of both models; 0 = embeddings"),
         *estimate_columns("1 − PWCCA", "distance between the two models", "the same with the second's rows shuffled"),
-        Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
-        Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
-        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (first) or y"),
+        Column("width_a", "int64", "dimensions", "width of the first model's states"),
+        Column("width_b", "int64", "dimensions", "width of the second model's states"),
+        Column("side", "string", "", "the weighting view: mean, x (first) or y"),
         *SAMPLE_COLUMNS,
     ),
 )

@@ -10,16 +10,12 @@ from torch import Tensor
 from infoflow.foundation import UserError
 
 from ._paired_distance import BlockGroups
-from ._views import Matrix, as_view, as_views, centred
-
-# Representational similarity analysis.
-
+from ._views import Matrix, States, as_view, as_views, centred
 
 DISSIMILARITIES = ("cosine", "euclidean", "correlation")
 
 _ROWS_AT_ONCE = 512
-_DECIMALS = 12
-"""Decimals kept, because equal angles differ beyond them by rounding, which must not affect ranks."""
+_DECIMALS = 12  # decimals kept, because equal angles differ beyond them by rounding, which must not affect ranks
 
 
 def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
@@ -40,21 +36,15 @@ def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
         UserError: Unknown metric, fewer than 3 tokens, or a zero vector (constant for `"correlation"`), which has
             no direction.
 
-    Source: [@kriegeskorte2008]. For many pairs of views, rank each once (`dissimilarity_ranks`).
+    Source: [@kriegeskorte2008].
 
     >>> x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
     >>> round(rsa(x, 3 * x.flip(1)), 6)
     1.0
     """
-    view_x, view_y = as_views(x, y)
-    return rank_correlation(dissimilarity_ranks(view_x, metric), dissimilarity_ranks(view_y, metric))
-
-
-def dissimilarity_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair"]:
-    """Centred average ranks of the distances between all pairs of tokens, scaled to norm 1."""
-    ranks = centred_ranks(x, metric)
-    norm = np.linalg.norm(ranks)
-    return ranks / norm if norm > 0 else np.full_like(ranks, np.nan)
+    ranks = (centred_ranks(view, metric) for view in as_views(x, y))
+    unit_x, unit_y = (each / (np.linalg.norm(each) or math.nan) for each in ranks)
+    return float(np.clip(unit_x @ unit_y, -1, 1))
 
 
 def centred_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair"]:
@@ -62,13 +52,14 @@ def centred_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair
 
     Pairs come row by row of the upper triangle.
     """
+    from scipy.stats import rankdata  # slow import
+
     check_dissimilarity(metric)
     view = as_view(x, "x")
     if len(view) < 3:
         raise UserError(f"RSA needs at least 3 tokens. Got {len(view)}.")
-    ranks = _average_ranks(_dissimilarities(view, metric))
-    ranks -= ranks.mean()
-    return ranks
+    ranks = rankdata(_dissimilarities(view, metric))
+    return ranks - ranks.mean()
 
 
 def check_dissimilarity(metric: str) -> None:
@@ -76,12 +67,7 @@ def check_dissimilarity(metric: str) -> None:
         raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric}.')
 
 
-def rank_correlation(x: Float[np.ndarray, " pair"], y: Float[np.ndarray, " pair"]) -> float:
-    """Spearman's correlation from two results of `dissimilarity_ranks`."""
-    return float(np.clip(x @ y, -1, 1))
-
-
-def _dissimilarities(x: Float[Tensor, "token width"], metric: str) -> Float[np.ndarray, " pair"]:
+def _dissimilarities(x: States, metric: str) -> Float[np.ndarray, " pair"]:
     if metric == "euclidean":
         return torch.nn.functional.pdist(x).numpy()
     if metric == "correlation":
@@ -96,29 +82,13 @@ def _dissimilarities(x: Float[Tensor, "token width"], metric: str) -> Float[np.n
     return (1 - torch.cat(pairs).round_(decimals=_DECIMALS)).numpy()
 
 
-def _cosines_above_diagonal(units: Float[Tensor, "token width"], start: int) -> Float[Tensor, " pair"]:
+def _cosines_above_diagonal(units: States, start: int) -> Float[Tensor, " pair"]:
     """Cosines of each row of a block with all rows after it."""
     similar = units[start : start + _ROWS_AT_ONCE] @ units[start:].mT
     return torch.cat([cosines[row + 1 :] for row, cosines in enumerate(similar)])
 
 
-def _average_ranks(values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
-    order = np.argsort(values)
-    ordered = values[order]
-    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    last = np.append(first[1:], len(values))
-    ranks = np.empty(len(values))
-    ranks[order] = (
-        np.arange(len(values)) if len(first) == len(values) else np.repeat((first + last - 1) / 2, last - first)
-    )
-    return ranks
-
-
-# RSA over a grid of layers: each layer's distances are ranked once, and error bars need no second ranking.
-
-
-_BINS = 256
-"""Number of rank bins, used only for error bars, which need the distribution to a fraction of a percent."""
+_BINS = 256  # number of rank bins, used only for error bars, which need the distribution to a fraction of a percent
 
 
 class ItemPairs:

@@ -5,6 +5,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,10 @@ from torch import Tensor
 from infoflow.foundation import stream
 from infoflow.results import estimate
 
-from ._cca import canonical_of_overlap, complete_svd, thin_svd, weighted_mean
+from ._cca import canonical_of_overlap, svd, thin_svd, weighted_mean
 from ._layer_space import LayerPair, LayerSpace, batch_hsic
 from ._paired_distance import BlockGroups
 
-# Similarities of two layers from their `LayerPair`: of all rows, then, for the error bars, without each group.
-#
-# Mean CCA and PWCCA of two layers, and how they change when a few tokens are left out, from one decomposition.
-#
 # Leaving a group out changes the overlap O = Q_x'Q_y and both Gram matrices Q'Q a little. With the decomposition O = U
 # diag(ρ) V' and k, e, f the changes of O and of the Gram matrices in the bases U and V, to first order
 #
@@ -86,16 +83,10 @@ def _procrustes(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     return torch.arccos((nuclear / (x.variances[:num] * y.variances[:num]).sqrt()).clamp(-1, 1))
 
 
-def _cka(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
+def _cka(meeting: LayerPair, debiased: bool = False) -> Float[Tensor, " leave_out"]:
     x, y, num = meeting.x, meeting.y, len(meeting.overlaps)
-    cross = x.hsic(y, meeting.overlaps, meeting.fourths, debiased=False)
-    return _ratio(cross, x.own_hsic[:num], y.own_hsic[:num])
-
-
-def _cka_debiased(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
-    x, y, num = meeting.x, meeting.y, len(meeting.overlaps)
-    cross = x.hsic(y, meeting.overlaps, meeting.fourths, debiased=True)
-    return _ratio(cross, x.own_hsic_debiased[:num], y.own_hsic_debiased[:num])
+    cross = x.hsic(y, meeting.overlaps, meeting.fourths, debiased)
+    return _ratio(cross, x.own_hsic[debiased][:num], y.own_hsic[debiased][:num])
 
 
 def _cka_minibatch(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
@@ -119,7 +110,7 @@ SPACE_METRICS: dict[str, Callable[[LayerPair], Float[Tensor, " leave_out"]]] = {
     "svcca": _svcca,
     "cca": _cca,
     "cka": _cka,
-    "cka_debiased": _cka_debiased,
+    "cka_debiased": partial(_cka, debiased=True),
     "cka_minibatch": _cka_minibatch,
     "procrustes": _procrustes,
 }
@@ -149,14 +140,14 @@ class Gradient:
 
 def mean_correlation(overlap: Float[Tensor, "p q"]) -> Gradient:
     """Mean CCA and its derivatives."""
-    left, rho, right = complete_svd(overlap)
+    left, rho, right = svd(overlap)
     weights = torch.full_like(rho, 1 / len(rho))
     return _in_directions(left, rho, right, float(rho.clamp(0, 1) @ weights), _diagonal(weights, overlap.shape))
 
 
 def projection_weighted(meeting: LayerPair) -> Gradient:
     """PWCCA with the mean of both sides' weights, and its derivatives; see `pwcca`."""
-    left, rho, right = parts = complete_svd(meeting.overlap)
+    left, rho, right = parts = svd(meeting.overlap)
     smoothing = _SMOOTHING / math.sqrt(meeting.num_tokens)
     x = _one_side(rho, left.mT @ meeting.x.loadings, len(right), smoothing)
     y = _one_side(rho, right @ meeting.y.loadings, len(left), smoothing)
@@ -220,18 +211,11 @@ def _diagonal(values: Float[Tensor, " r"], shape: torch.Size | tuple[int, int]) 
     return matrix
 
 
-# One layer as a reference for others: its statistics are computed once.
-
-
 class ReferenceLayer:
     """States of one layer, and their similarity to other states of the same tokens.
 
     Metrics are those of `SpaceSimilarity`, except RSA; `procrustes` is the cosine of its angle here, so that all are
     similarities, 1 for equal spaces.
-
-    Args:
-        states: (token, width), of the reference.
-        blocks: (token,), bootstrap block of each token.
     """
 
     def __init__(self, states: Float[np.ndarray, "token width"], blocks: Int[np.ndarray, " token"]) -> None:

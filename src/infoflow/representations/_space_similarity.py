@@ -29,19 +29,19 @@ SPACE_SIMILARITY = TableSchema(
     "where a layer does not vary, where debiased cka has no positive self-similarity, and for pwcca, svcca and cca "
     "where there are no more than two words per dimension: several correlations are then 1 whatever the states.",
     columns=(
-        Column(name="stack_a", dtype="string", unit="", description="stack of the first model"),
-        Column(name="stack_b", dtype="string", unit="", description="stack of the second model"),
-        Column(name="layer_a", dtype="int64", unit="", description="state of the first model; 0 = embeddings"),
-        Column(name="layer_b", dtype="int64", unit="", description="state of the second model; 0 = embeddings"),
-        Column(name="metric", dtype="string", unit="", description="which similarity (procrustes: distance)"),
+        Column("stack_a", "string", "", "stack of the first model"),
+        Column("stack_b", "string", "", "stack of the second model"),
+        Column("layer_a", "int64", "", "state of the first model; 0 = embeddings"),
+        Column("layer_b", "int64", "", "state of the second model; 0 = embeddings"),
+        Column("metric", "string", "", "which similarity (procrustes: distance)"),
         *estimate_columns(
             "similarity, of procrustes radians",
             "similarity of the two layers (procrustes: distance)",
             "the same with the second's words shuffled",
             "number of words compared",
         ),
-        Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
-        Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
+        Column("width_a", "int64", "dimensions", "width of the first model's states"),
+        Column("width_b", "int64", "dimensions", "width of the second model's states"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -49,8 +49,7 @@ DEFAULT_METRICS = ("rsa", "pwcca", "cka", "cka_debiased", "procrustes")
 METRICS = ("rsa", *SPACE_METRICS)
 CANONICAL = ("pwcca", "svcca", "cca")
 
-_DIGITS = 5
-"""Significant digits of stored replicates."""
+_DIGITS = 5  # significant digits of stored replicates
 
 
 class SpaceSimilarity(PairMeasure):
@@ -106,7 +105,17 @@ class SpaceSimilarity(PairMeasure):
         self.request = SampleRequest(occurrences=occurrences if metrics != ("rsa",) else items)
 
     def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:
-        frame = pd.DataFrame(similarity_grid(first, second, self.metrics, self.items, self.dissimilarity))
+        if len(first) < LEAST_ROWS:
+            raise UserError(
+                f"Similarity of spaces needs at least {LEAST_ROWS} words. The sample of {first.facts.model} has "
+                f"{len(first)}: use a larger corpus."
+            )
+        spaces = [metric for metric in self.metrics if metric != "rsa"]
+        rows = list(_space_rows(first, second, spaces)) if spaces else []
+        if "rsa" in self.metrics:
+            rows += _rsa_rows(first.first(self.items), second.first(self.items), self.dissimilarity)
+        rows.sort(key=lambda row: (self.metrics.index(row["metric"]), row["layer_a"], row["layer_b"]))
+        frame = pd.DataFrame(rows)
         warn_few_words(frame, max(first.width, second.width))
         return frame.assign(
             stack_a=first.facts.stack,
@@ -139,29 +148,6 @@ def check_metrics(metrics: Sequence[str]) -> None:
     if unknown or not metrics or len(set(metrics)) < len(metrics):
         got = as_written(unknown[0] if unknown else list(metrics))
         raise UserError(f"metrics must be different ones of {', '.join(METRICS)}. Got {got}.")
-
-
-def similarity_grid(
-    first: TokenSample, second: TokenSample, metrics: Sequence[str], items: int, dissimilarity: str
-) -> list[dict[str, Any]]:
-    """Rows of layer_a, layer_b, metric and the estimate columns.
-
-    Args:
-        first: States of the first model.
-        second: States of the second model, for the same occurrences in the same order.
-        metrics: Subset of `METRICS`; rows come in their order.
-        items: RSA compares the first `items` occurrences of the sample.
-        dissimilarity: RSA's distance between two occurrences.
-    """
-    if len(first) < LEAST_ROWS:
-        raise UserError(
-            f"Similarity of spaces needs at least {LEAST_ROWS} words. The sample of {first.facts.model} has "
-            f"{len(first)}: use a larger corpus."
-        )
-    rows = [] if metrics == ("rsa",) else list(_space_rows(first, second, [m for m in metrics if m != "rsa"]))
-    if "rsa" in metrics:
-        rows += _rsa_rows(first.first(items), second.first(items), dissimilarity)
-    return sorted(rows, key=lambda row: (metrics.index(row["metric"]), row["layer_a"], row["layer_b"]))
 
 
 def _estimate_columns(

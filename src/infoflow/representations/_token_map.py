@@ -14,13 +14,10 @@ from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import NOT_A_WORD, length_batches, tag_columns
 from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, Row, check_finite, forward
 from infoflow.foundation import UserError, current_display, hash64_array
-from infoflow.models import Model, tap
+from infoflow.models import tap
 from infoflow.results import Column, TableSchema
 
 from ._layer_maps import layer_maps, used_perplexity
-
-# The occurrences in a map: a bounded number of chosen tokens, from sentences in the order of their hash.
-
 
 _SENTENCES = 50_000  # maximum number searched for occurrences
 _COUNTED = 5_000  # of these, for finding frequent words
@@ -40,8 +37,20 @@ class MapPoints:
     def __len__(self) -> int:
         return len(self.row)
 
+    @classmethod
+    def of(cls, found: Sequence[tuple[int, ...]]) -> "MapPoints":
+        """One tuple of all fields for each occurrence."""
+        names = [field.name for field in fields(cls)]
+        columns = np.array(found, dtype=np.int64).reshape(-1, len(names)).T
+        return cls(**dict(zip(names, columns, strict=True)))
+
     def take(self, index: np.ndarray) -> "MapPoints":
         return MapPoints(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def joined(self, other: "MapPoints") -> "MapPoints":
+        """These points, then the others."""
+        names = [field.name for field in fields(self)]
+        return MapPoints(**{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names})
 
 
 def count_words(reader: Reader) -> Counter[int]:
@@ -97,8 +106,7 @@ def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapP
             found.append((row, int(at), token, int(sentence.words[at]), len(sentence.tokens)))
     ids = reader.corpus.content_ids
     found.sort(key=lambda each: (ids[each[0]], each[1]))
-    columns = np.array(found, dtype=np.int64).reshape(-1, 5).T
-    return MapPoints(**dict(zip((field.name for field in fields(MapPoints)), columns, strict=True)))
+    return MapPoints.of(found)
 
 
 def _in_hash_order(reader: Reader) -> np.ndarray:
@@ -140,9 +148,6 @@ def _entropy(counts: np.ndarray) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-# Maps of occurrences of a few tokens in every layer.
-
-
 _FEWEST = 12  # minimum number of points in a map
 _CANDIDATES = 20  # most frequent words, which replace those that the corpus lacks
 _TAGS = ("ccg", "upos", "xpos", "deprel")  # the first that the corpus has, else any other column
@@ -152,18 +157,18 @@ TOKEN_MAP = TableSchema(
     description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning. "
     "t-SNE is chaotic: vectors that differ by rounding, as with another batch size, give a different map.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder: the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="map", dtype="string", unit="", description="token, position or tag: what its colours show"),
-        Column(name="point", dtype="int64", unit="", description="number of the occurrence, the same in every layer"),
-        Column(name="x", dtype="float64", unit="root mean square radius", description="place in the layer's map"),
-        Column(name="y", dtype="float64", unit="root mean square radius", description="place in the layer's map"),
-        Column(name="token", dtype="string", unit="", description="the token's text, also where it was hidden"),
-        Column(name="sentence", dtype="int64", unit="", description="id of its sentence in the corpus"),
-        Column(name="position", dtype="int64", unit="tokens", description="index in its sentence, special tokens too"),
-        Column(name="tag", dtype="string", unit="", description="its word's tag in map tag; empty where it has none"),
-        Column(name="masked", dtype="bool", unit="", description="hidden behind a mask, as in training"),
-        Column(name="perplexity", dtype="float64", unit="points", description="about how many neighbours count"),
+        Column("stack", "string", "", "encoder or decoder: the stack that reads the text"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("map", "string", "", "token, position or tag: what its colours show"),
+        Column("point", "int64", "", "number of the occurrence, the same in every layer"),
+        Column("x", "float64", "root mean square radius", "place in the layer's map"),
+        Column("y", "float64", "root mean square radius", "place in the layer's map"),
+        Column("token", "string", "", "the token's text, also where it was hidden"),
+        Column("sentence", "int64", "", "id of its sentence in the corpus"),
+        Column("position", "int64", "tokens", "index in its sentence, special tokens too"),
+        Column("tag", "string", "", "its word's tag in map tag; empty where it has none"),
+        Column("masked", "bool", "", "hidden behind a mask, as in training"),
+        Column("perplexity", "float64", "points", "about how many neighbours count"),
     ),
 )
 
@@ -178,8 +183,7 @@ class _Plan:
 
 class MapStates(NamedTuple):
     points: MapPoints
-    states: list[Float[np.ndarray, "point width"]]
-    """One matrix per layer 0..L."""
+    states: list[Float[np.ndarray, "point width"]]  # one matrix per layer 0..L
     masked: Bool[np.ndarray, " point"]
 
 
@@ -243,7 +247,9 @@ class TokenMap(Intervention):
         several = token_ids(tokenizer, self.tokens, counts)
         if len(several) < 2:
             several = _first(frequent, len(self.tokens))
-        yield _Plan(name="token", tokens=several, hide=hides_tokens(reader.model))
+        # A masked LM is also shown tokens that are hidden.
+        hide = reader.model.task == "masked-lm" and tokenizer.mask_token_id is not None
+        yield _Plan(name="token", tokens=several, hide=hide)
         yield _Plan(name="position", tokens=token_ids(tokenizer, [self.by_position], counts) or _first(frequent, 1))
         columns = tag_columns(reader.corpus)
         if columns:
@@ -278,11 +284,6 @@ class TokenMap(Intervention):
 
 def _first(words: dict[str, int], num: int) -> dict[str, int]:
     return dict(list(words.items())[:num])
-
-
-def hides_tokens(model: Model) -> bool:
-    """Whether the model was trained to predict masked tokens."""
-    return model.task == "masked-lm" and model.require_tokenizer().mask_token_id is not None
 
 
 def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: bool) -> MapStates:

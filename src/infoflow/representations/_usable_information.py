@@ -42,15 +42,12 @@ def usable_columns(carries: str) -> tuple[Column, ...]:
             "the same for shuffled labels",
             "occurrences; every one is scored by the classifier of the other half of the sentences",
         ),
-        Column(name="at_half", dtype="float64", unit="nats", description="value with half of the fitted sentences"),
+        Column("at_half", "float64", "nats", "value with half of the fitted sentences"),
         Column(
-            name="converged",
-            dtype="bool",
-            unit="",
-            description=f"value and at_half differ by at most {CONVERGED} nats, or value and entropy do",
+            "converged", "bool", "", f"value and at_half differ by at most {CONVERGED} nats, or value and entropy do"
         ),
-        Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
-        Column(name="types", dtype="int64", unit="types", description="distinct labels"),
+        Column("entropy", "float64", "nats", "entropy of the labels: the ceiling"),
+        Column("types", "int64", "types", "distinct labels"),
         *SAMPLE_COLUMNS,
     )
 
@@ -76,15 +73,12 @@ class UsableEstimate:
     """Usable information of one layer, in nats."""
 
     value: float
-    at_half: float
-    """The value with classifiers fitted to half as many sentences."""
-    baseline: float
-    """The value with shuffled labels."""
+    at_half: float  # the value with classifiers fitted to half as many sentences
+    baseline: float  # the value with shuffled labels
     entropy: float
     without_block: Float[np.ndarray, " block"]
     """The value when each bootstrap block is left out of the scored sentences."""
-    of_seed: float = 0.0
-    """Standard error due to the choice of initial weights, if they are random."""
+    of_seed: float = 0.0  # standard error due to the choice of initial weights, if they are random
 
     @classmethod
     def of(
@@ -219,7 +213,7 @@ class _Fold:
 
     def scores(self, scored: Int[np.ndarray, " scored"]) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities from all fitted sentences and from half of them."""
-        chosen = self._calibration(self.labels)
+        _, chosen = self._best(self.labels, _RIDGES)
         return tuple(self._score(index, scored, chosen) for index in (self.whole, self.half))  # type: ignore[return-value]
 
     def shuffled(self) -> float:
@@ -233,9 +227,6 @@ class _Fold:
         labels = self.labels[scored]
         found = model.log_probabilities(self.states[scored], labels, (chosen.temperature,))
         return model.mixed(found[0], labels, chosen.floor).numpy()
-
-    def _calibration(self, labels: Tensor) -> _Calibration:
-        return self._best(labels, _RIDGES)[1]
 
     def _best(self, labels: Tensor, ridges: tuple[float, ...]) -> tuple[float, _Calibration]:
         best = (-np.inf, _Calibration(ridges[0], 1.0, _FLOORS[0]))

@@ -15,20 +15,14 @@ from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor
 from infoflow.models import fast_linear
 from infoflow.results import linear_replicates
 
-# Views: matrices of representations, one row per token occurrence.
+States = Float[Tensor, "token width"]
+Matrix = Tensor | np.ndarray  # a (token, width) matrix in the user's form; functions check it with `as_view`
 
 
-Matrix = Tensor | np.ndarray
-"""A (token, width) matrix in the user's form; functions check it with `as_view`."""
+_CONSTANT = 1e-12  # a column whose centred norm is at most this share of its raw norm is constant up to rounding
 
 
-_CONSTANT = 1e-12
-"""A column whose centred norm is at most this share of its raw norm is constant up to rounding."""
-
-
-def as_view(
-    x: Matrix, name: str, dtype: torch.dtype | None = torch.float64, least_rows: int = 1
-) -> Float[Tensor, "token width"]:
+def as_view(x: Matrix, name: str, dtype: torch.dtype | None = torch.float64, least_rows: int = 1) -> States:
     """`x` as a floating-point tensor on the CPU; `dtype=None` keeps float32 and float64."""
     view = as_tensor(x)
     if view.ndim != 2 or len(view) < least_rows or view.shape[1] == 0:
@@ -55,7 +49,7 @@ def as_views(x: Matrix, y: Matrix) -> tuple[Float[Tensor, "token width_x"], Floa
     return view_x, view_y
 
 
-def centred(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
+def centred(x: States) -> States:
     """`x` minus its column means; constant columns become exactly 0, even if their mean is rounded."""
     mean = x.mean(dim=0)
     shifted = x - mean
@@ -86,7 +80,7 @@ def product(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]
     return fast_linear(x.mT, y.mT) if x.dtype == torch.float32 else x.mT @ y
 
 
-def gram(x: Float[Tensor, "token width"]) -> Float[Tensor, "width width"]:
+def gram(x: States) -> Float[Tensor, "width width"]:
     """x'x from its upper blocks, with the lower ones mirrored: 5/8 of the operations."""
     size = max(1, -(-x.shape[1] // _BLOCKS))
     result = x.new_empty(x.shape[1], x.shape[1])
@@ -97,12 +91,14 @@ def gram(x: Float[Tensor, "token width"]) -> Float[Tensor, "width width"]:
     return result
 
 
+def sums_by(places: Int[Tensor, " row"], values: Float[Tensor, "row *rest"], num: int) -> Float[Tensor, "place *rest"]:
+    """The values summed by place, 0..`num` − 1."""
+    return torch.zeros(num, *values.shape[1:], dtype=values.dtype, device=values.device).index_add_(0, places, values)
+
+
 def by_direction(x: Float[Tensor, "token direction"]) -> Float[Tensor, "token direction"]:
     """`x` in float32 with each direction's tokens contiguous in memory, as `product` reads them."""
     return x.mT.to(torch.float32, memory_format=torch.contiguous_format).contiguous().mT
-
-
-# Cosine similarity within a set of vectors.
 
 
 def self_similarity(x: Matrix) -> float:
@@ -164,13 +160,13 @@ def intra_sentence_similarity(x: Matrix) -> float:
     return float((cosine_units(view) @ (mean / norm)).mean()) if len(view) and norm > 0 else math.nan
 
 
-def cosine_units(x: Float[Tensor, "token width"]) -> Float[Tensor, "nonzero width"]:
+def cosine_units(x: States) -> Float[Tensor, "nonzero width"]:
     """The rows scaled to length 1, without zero vectors."""
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return (x / norms)[norms[:, 0] > 0]
 
 
-def unit_rows(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
+def unit_rows(x: States) -> States:
     """The rows scaled to length 1; zero vectors stay zero."""
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / torch.where(norms > 0, norms, 1.0)
@@ -208,10 +204,8 @@ UNDEFINED = Jackknifed(value=math.nan, without_block=np.full(NUM_BLOCKS, math.na
 class WordBlocks:
     """Occurrences by word, and by word and block."""
 
-    words: Int[Tensor, " occurrence"]
-    """0..W−1"""
-    cells: Int[Tensor, " occurrence"]
-    """0..P−1"""
+    words: Int[Tensor, " occurrence"]  # 0..W−1
+    cells: Int[Tensor, " occurrence"]  # 0..P−1
     cell_words: Int[Tensor, " cell"]
     cell_blocks: Int[Tensor, " cell"]
 
@@ -233,13 +227,11 @@ class WordBlocks:
 
     def by_word(self, values: Float[Tensor, "occurrence *rest"]) -> Float[Tensor, "word *rest"]:
         """Sums over each word's occurrences."""
-        return torch.zeros(self.num_words, *values.shape[1:], dtype=values.dtype).index_add_(0, self.words, values)
+        return sums_by(self.words, values, self.num_words)
 
     def by_cell(self, values: Float[Tensor, "occurrence *rest"]) -> Float[Tensor, "cell *rest"]:
         """Sums over each cell's occurrences."""
-        return torch.zeros(len(self.cell_words), *values.shape[1:], dtype=values.dtype).index_add_(
-            0, self.cells, values
-        )
+        return sums_by(self.cells, values, len(self.cell_words))
 
     def mean(
         self,
@@ -259,8 +251,7 @@ class WordBlocks:
         # A block removes a word's value and adds its value on the other blocks, if defined.
         change = torch.where(kept, -self._effects(own - without_cells, kept, counted), -own.nan_to_num(0.0))
         lost = own.isfinite() & ~kept
-        zeros = torch.zeros(NUM_BLOCKS, dtype=torch.float64)
-        changes, losses = (zeros.index_add(0, self.cell_blocks, x.double()) for x in (change, lost))
+        changes, losses = (sums_by(self.cell_blocks, x.double(), NUM_BLOCKS) for x in (change, lost))
         return Jackknifed(value=float(total / number), without_block=((total + changes) / (number - losses)).numpy())
 
     def _effects(
@@ -286,8 +277,7 @@ class WordBlocks:
 
     def _over_cells(self, values: Float[Tensor, " cell"]) -> Float[Tensor, " cell"]:
         """For each cell, the sum over all cells of its word."""
-        sums = torch.zeros(self.num_words, dtype=values.dtype).index_add_(0, self.cell_words, values)
-        return sums[self.cell_words]
+        return sums_by(self.cell_words, values, self.num_words)[self.cell_words]
 
 
 def average_of_blocks(sums: Float[Tensor, "64 width"], counts: Float[Tensor, "64"]) -> Jackknifed:
@@ -299,7 +289,7 @@ def average_of_blocks(sums: Float[Tensor, "64 width"], counts: Float[Tensor, "64
 
 def average_cosine(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
     """Mean cosine over all pairs; zero rows are skipped."""
-    sums = torch.zeros(NUM_BLOCKS, units.shape[1], dtype=units.dtype).index_add_(0, blocks, units)
+    sums = sums_by(blocks, units, NUM_BLOCKS)
     counts = blocks[units.any(1)].bincount(minlength=NUM_BLOCKS)
     return average_of_blocks(sums, counts.to(units.dtype))
 

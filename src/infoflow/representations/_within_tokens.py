@@ -12,11 +12,10 @@ from torch import Tensor
 from infoflow.foundation import NUM_BLOCKS, UserError
 
 from ._nearest import check_neighbours, scored
-from ._views import Matrix, as_labels, as_view
+from ._views import Matrix, States, as_labels, as_view
 
 UNKNOWN = -1
-_EQUAL = 1e-6
-"""Vectors whose difference is at most this share of their norm are equal up to float32 rounding."""
+_EQUAL = 1e-6  # vectors whose difference is at most this share of their norm are equal up to float32 rounding
 
 Known = Bool[np.ndarray, " token"]
 _SCORES_AT_ONCE = 2**22  # 16 MB in float32
@@ -35,16 +34,12 @@ class PoolScore(NamedTuple):
     """One token's statistic."""
 
     value: float
-    chance: float
-    """The same over all pairs of occurrences."""
-    count: int
-    """Occurrences."""
+    chance: float  # the same over all pairs of occurrences
+    count: int  # occurrences
     effects: Float[np.ndarray, " block"]
     """The pull of each bootstrap block's occurrences on the value, to first order; the sum is 0."""
-    pools: int = 1
-    """Tokens averaged over."""
-    spread: float = 0.0
-    """Standard deviation due to the choice of tokens with enough occurrences."""
+    pools: int = 1  # tokens averaged over
+    spread: float = 0.0  # standard deviation due to the choice of tokens with enough occurrences
 
 
 class PoolRules(NamedTuple):
@@ -53,8 +48,7 @@ class PoolRules(NamedTuple):
     k: int
     few: str
     metric: str
-    least: int
-    """Occurrences that a pool must have."""
+    least: int  # occurrences that a pool must have
 
     @classmethod
     def of(cls, k: int, few: str, metric: str, minimum: int | None) -> "PoolRules":
@@ -155,7 +149,7 @@ def token_pools(tokens: Int[np.ndarray, " token"], least: int) -> list[Int[np.nd
 
 
 def pool_scores(
-    x: Float[Tensor, "token width"],
+    x: States,
     aspects: Mapping[str, TokenAspect],
     blocks: Int[np.ndarray, " token"],
     rules: PoolRules,
@@ -221,7 +215,7 @@ def _taken(aspect: TokenAspect, rows: Int[np.ndarray, " row"]) -> TokenAspect:
 
 
 def _neighbours(
-    x: Float[Tensor, "token width"], masks: Iterable[Known], rules: PoolRules
+    x: States, masks: Iterable[Known], rules: PoolRules
 ) -> dict[bytes, Int[np.ndarray, "query neighbour"] | None]:
     """The k + 1 nearest neighbours (one extra for error bars) of each mask's rows within it; None if all are equal."""
     subsets = {mask.tobytes(): torch.from_numpy(mask) for mask in masks}
@@ -264,12 +258,12 @@ def _among_all(aspect: TokenAspect, rows: Int[np.ndarray, " query"]) -> Float[np
     return distances[number] / (size - 1)
 
 
-def _all_equal(x: Float[Tensor, "token width"]) -> bool:
+def _all_equal(x: States) -> bool:
     return bool((x - x[0]).norm(dim=1).max() <= _EQUAL * x[0].norm())
 
 
 def nearest_in_subsets(
-    x: Float[Tensor, "token width"], k: int, metric: str, subsets: Sequence[Bool[Tensor, " token"]]
+    x: States, k: int, metric: str, subsets: Sequence[Bool[Tensor, " token"]]
 ) -> list[Int[Tensor, "query neighbour"]]:
     """For every row of a subset the k nearest of its other rows (fewer if it has fewer), nearest first.
 

@@ -23,16 +23,14 @@ from ._views import (
     average_cosine,
     average_similarity,
     average_within_words,
+    sums_by,
     unit_rows,
 )
 
 NUM_ROGUE = 3
-_LEAST = 3
-"""Two points always lie on a line."""
-_CONSTANT = 1e-12
-"""Vectors whose spread is at most this share of their length are equal up to rounding."""
-_ROUNDING = 1e-9
-"""A share of a word's variance below this is rounding of equal vectors."""
+_LEAST = 3  # two points always lie on a line
+_CONSTANT = 1e-12  # vectors whose spread is at most this share of their length are equal up to rounding
+_ROUNDING = 1e-9  # a share of a word's variance below this is rounding of equal vectors
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -79,11 +77,7 @@ class WordGeometry(SampleMeasure):
     table: ClassVar[TableSchema] = GEOMETRY
 
     def __init__(
-        self,
-        occurrences: int = 20_000,
-        words: str = "mean",
-        least: int = 5,
-        spaces: tuple[str, ...] = SPACES,
+        self, occurrences: int = 20_000, words: str = "mean", least: int = 5, spaces: tuple[str, ...] = SPACES
     ) -> None:
         check_words(words)
         check_spaces(spaces)
@@ -98,10 +92,14 @@ class WordGeometry(SampleMeasure):
             current_display().note(f"geometry of {sample.facts.model} is skipped: the sample has no two words.")
             return pd.DataFrame(columns=self.table.column_names)
         kept = rows.sample
-        words, shuffled = self._words(rows, rows.types), self._words(rows, _shuffled(rows.types))
+        words, shuffled = (
+            self._words(rows, rows.types),
+            self._words(rows, stream("shuffled-words").permutation(rows.types)),
+        )
         if len(words.rows) == 0:
             current_display().note(f"No word of {sample.facts.model}'s sample occurs {self.least} times.")
-        isotropic = _isotropic(len(kept), kept.width)
+        gaussian = stream("isotropic-gaussian").standard_normal((len(kept), kept.width))
+        isotropic = average_similarity(torch.from_numpy(gaussian))
         found = []
         for index in range(kept.num_states):
             states = torch.from_numpy(kept.states(index))
@@ -113,7 +111,7 @@ class WordGeometry(SampleMeasure):
         return frame.assign(least=np.where(frame["types"] > 0, self.least, 0))
 
     def _words(self, rows: WordRows, types: Int[np.ndarray, " occurrence"]) -> _Words:
-        chosen = np.flatnonzero(rows.frequent(types, self.least))
+        chosen = np.flatnonzero(np.bincount(types, minlength=1)[types] >= self.least)
         return _Words(rows=torch.from_numpy(chosen), cells=WordBlocks.of(types[chosen], rows.sample.blocks[chosen]))
 
 
@@ -144,17 +142,12 @@ class _Layer:
     def variances(self, words: _Words, shuffled: _Words) -> list[dict[str, Any]]:
         everything = WordBlocks.of(np.zeros(len(self.states), dtype=np.int64), self.blocks.numpy())
         baseline = variance_within_words(self.states, everything)
-        found: dict[Quantity, _Words] = {"explainable_variance": words, "shuffled_explainable_variance": shuffled}
-        return [
-            self._row(
-                quantity,
-                variance_within_words(self.states[of.rows], of.cells),
-                baseline,
-                len(of.rows),
-                of.cells.num_words,
-            )
-            for quantity, of in found.items()
-        ]
+        rows = []
+        compared: dict[Quantity, _Words] = {"explainable_variance": words, "shuffled_explainable_variance": shuffled}
+        for quantity, of in compared.items():
+            found = variance_within_words(self.states[of.rows], of.cells)
+            rows.append(self._row(quantity, found, baseline, len(of.rows), of.cells.num_words))
+        return rows
 
     def _row(
         self, quantity: Quantity, found: Jackknifed, baseline: Jackknifed | float, count: int, types: int = 0
@@ -184,16 +177,6 @@ def _rows(layer: _Layer, space: str, words: _Words, shuffled: _Words) -> list[di
     return rows + (layer.variances(words, shuffled) if space in ("raw", "standardised") else [])
 
 
-def _shuffled(types: Int[np.ndarray, " occurrence"]) -> Int[np.ndarray, " occurrence"]:
-    return stream("shuffled-words").permutation(types)
-
-
-def _isotropic(num: int, width: int) -> float:
-    """Average similarity of the same number of isotropic Gaussian vectors."""
-    gaussian = stream("isotropic-gaussian").standard_normal((num, width))
-    return average_similarity(torch.from_numpy(gaussian))
-
-
 def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
     r"""The share of the expected cosine that its three strongest dimensions contribute.
 
@@ -205,15 +188,9 @@ def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " 
 
     Source: [@timkey2021].
     """
-    sums, squares = (
-        torch.zeros(NUM_BLOCKS, units.shape[1], dtype=units.dtype).index_add_(0, blocks, x)
-        for x in (units, units.square())
-    )
+    sums, squares = (sums_by(blocks, x, NUM_BLOCKS) for x in (units, units.square()))
     total, energy = sums.sum(0), squares.sum(0)
-    return Jackknifed(
-        value=float(_share(total, energy)),
-        without_block=_share(total - sums, energy - squares).numpy(),
-    )
+    return Jackknifed(value=float(_share(total, energy)), without_block=_share(total - sums, energy - squares).numpy())
 
 
 def _share(total: Float[Tensor, "*set width"], energy: Float[Tensor, "*set width"]) -> Float[Tensor, "*set"]:

@@ -1,11 +1,9 @@
 """Static and contextual neighbours: the words near a word's static vector, and near each of its occurrences."""
 
-# Q query, N occurrence, K neighbour, W word
-# W word, Q occurrence of a chosen word, K neighbour
-
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -95,9 +93,6 @@ def unit_vectors(states: Float[np.ndarray, "row width"]) -> Float[np.ndarray, "r
     return np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
 
 
-# Static and contextual neighbours: the words near a word's own vector, and near each of its occurrences.
-
-
 STATIC = -1
 _FEWEST = 2  # minimum occurrences of a word for disagreement
 
@@ -109,46 +104,41 @@ WORD_NEIGHBOURS = TableSchema(
     "Examples, "
     "not statistics.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="0: the word's input embedding; else 1..L"),
-        Column(name="word", dtype="string", unit="", description="a frequent word that is one token"),
-        Column(name="least", dtype="int64", unit="occurrences", description="words with fewer are left out"),
+        Column("stack", "string", "", "the stack that reads the text"),
+        Column("layer", "int64", "", "0: the word's input embedding; else 1..L"),
+        Column("word", "string", "", "a frequent word that is one token"),
+        Column("least", "int64", "occurrences", "words with fewer are left out"),
         Column(
-            name="disagreement",
-            dtype="float64",
-            unit="share",
-            description="1 − mean Jaccard overlap of the neighbours of two occurrences of the word; NaN for layer 0",
+            "disagreement",
+            "float64",
+            "share",
+            "1 − mean Jaccard overlap of the neighbours of two occurrences of the word; NaN for layer 0",
         ),
         Column(
-            name="baseline",
-            dtype="float64",
-            unit="share",
-            description="the same for two occurrences of different words of the table; NaN for layer 0",
+            "baseline",
+            "float64",
+            "share",
+            "the same for two occurrences of different words of the table; NaN for layer 0",
         ),
+        Column("occurrence", "int64", "", "number of the occurrence; −1: none, the static vector"),
         Column(
-            name="occurrence",
-            dtype="int64",
-            unit="",
-            description="number of the occurrence; −1: none, the static vector",
-        ),
-        Column(
-            name="group",
-            dtype="int64",
-            unit="",
-            description="0 or 1: nearer to the one or the other of the word's two occurrences that are farthest apart; "
+            "group",
+            "int64",
+            "",
+            "0 or 1: nearer to the one or the other of the word's two occurrences that are farthest apart; "
             "−1 for layer 0",
         ),
-        Column(name="sentence", dtype="int64", unit="", description="id of the sentence in the corpus; −1 for layer 0"),
-        Column(name="text", dtype="string", unit="", description="the sentence"),
-        Column(name="begin", dtype="int64", unit="characters", description="where in it the word begins"),
-        Column(name="end", dtype="int64", unit="characters", description="where in it the word ends"),
-        Column(name="rank", dtype="int64", unit="", description="of the neighbour, 0: the nearest"),
-        Column(name="neighbour", dtype="string", unit="", description="another word"),
-        Column(name="cosine", dtype="float64", unit="", description="of the two vectors"),
-        Column(name="neighbour_sentence", dtype="int64", unit="", description="likewise of the neighbour"),
-        Column(name="neighbour_text", dtype="string", unit="", description="likewise of the neighbour"),
-        Column(name="neighbour_begin", dtype="int64", unit="characters", description="likewise of the neighbour"),
-        Column(name="neighbour_end", dtype="int64", unit="characters", description="likewise of the neighbour"),
+        Column("sentence", "int64", "", "id of the sentence in the corpus; −1 for layer 0"),
+        Column("text", "string", "", "the sentence"),
+        Column("begin", "int64", "characters", "where in it the word begins"),
+        Column("end", "int64", "characters", "where in it the word ends"),
+        Column("rank", "int64", "", "of the neighbour, 0: the nearest"),
+        Column("neighbour", "string", "", "another word"),
+        Column("cosine", "float64", "", "of the two vectors"),
+        Column("neighbour_sentence", "int64", "", "likewise of the neighbour"),
+        Column("neighbour_text", "string", "", "likewise of the neighbour"),
+        Column("neighbour_begin", "int64", "characters", "likewise of the neighbour"),
+        Column("neighbour_end", "int64", "characters", "likewise of the neighbour"),
     ),
 )
 
@@ -201,9 +191,9 @@ class WordNeighbours(Intervention):
             raise NothingToRead(f"no word of {reader.corpus.name} is one token and occurs {self.least} times")
         rows = list(_static_rows(reader, points, self.k))
         if any(stack.layers for stack in reader.model.anatomy.stacks):
-            places = _Places(reader, points.at)
+            place = cache(partial(_place, reader, points.at))  # layers share neighbours
             for layer, states in enumerate(layer_states(reader, points.at, options.tokens_per_batch), start=1):
-                rows += _layer_rows(points, places, states, layer, self.k)
+                rows += _layer_rows(points, place, states, layer, self.k)
         frame = pd.DataFrame(rows, columns=[name for name in self.table.column_names if name not in ("stack", "least")])
         return frame.assign(stack=reader.source_stack, least=self.least)[self.table.column_names]
 
@@ -251,27 +241,20 @@ def _static_rows(reader: Reader, points: WordPoints, k: int) -> Iterator[dict[st
 _NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "begin": 0, "end": 0}
 
 
-class _Places:
-    """Sentence and word position of each occurrence; looked up once, since layers share neighbours."""
-
-    def __init__(self, reader: Reader, points: MapPoints) -> None:
-        self._reader, self._points = reader, points
-        self._known: dict[int, dict[str, Any]] = {}
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        if index not in self._known:
-            self._known[index] = self._found(index)
-        return self._known[index]
-
-    def _found(self, index: int) -> dict[str, Any]:
-        row = int(self._points.row[index])
-        start, end = self._reader.characters(row, int(self._points.position[index]))
-        sentence = self._reader.corpus[row]
-        return {"sentence": sentence.id, "text": sentence.text, "begin": start, "end": end}
+def _place(reader: Reader, points: MapPoints, index: int) -> dict[str, Any]:
+    """Sentence and word position of an occurrence."""
+    row = int(points.row[index])
+    start, end = reader.characters(row, int(points.position[index]))
+    sentence = reader.corpus[row]
+    return {"sentence": sentence.id, "text": sentence.text, "begin": start, "end": end}
 
 
 def _layer_rows(
-    points: WordPoints, places: _Places, states: Float[np.ndarray, "occurrence width"], layer: int, k: int
+    points: WordPoints,
+    place: Callable[[int], dict[str, Any]],
+    states: Float[np.ndarray, "occurrence width"],
+    layer: int,
+    k: int,
 ) -> Iterator[dict[str, Any]]:
     at, queries, texts = points.at, points.queries, points.texts
     nearest, cosines = nearest_of_other_words(states, at.token, at.row, queries, k)
@@ -291,7 +274,7 @@ def _layer_rows(
         }
         groups = two_groups(states[queries[of_word]])
         for number, (query, group) in enumerate(zip(of_word.tolist(), groups.tolist(), strict=True)):
-            here = {**shared, "occurrence": number, "group": group, **places[int(queries[query])]}
+            here = {**shared, "occurrence": number, "group": group, **place(int(queries[query]))}
             for rank, near in enumerate(nearest[query].tolist()):
                 if near < 0:
                     break
@@ -300,7 +283,7 @@ def _layer_rows(
                     "rank": rank,
                     "neighbour": texts.get(int(at.token[near]), ""),
                     "cosine": float(cosines[query, rank]),
-                    **{f"neighbour_{name}": value for name, value in places[near].items()},
+                    **{f"neighbour_{name}": value for name, value in place(near).items()},
                 }
 
 
@@ -310,14 +293,6 @@ def word_points(
     """`occurrences` of each of the most frequent single-token words, and `pool` occurrences of any words.
 
     The choice depends only on hashes of the text, so models with the same tokenizer use the same occurrences.
-
-    Args:
-        reader: The corpus as the model reads it.
-        words: Number of words.
-        least: Minimum occurrences of a word to be chosen or to be a static neighbour.
-        occurrences: Number of occurrences of each word, from different sentences.
-        pool: Number of occurrences of any words, from sentences in the order of their hash.
-        named: Words to use instead of the most frequent ones.
     """
     tokenizer, counts = reader.model.require_tokenizer(), count_words(reader)
     often = Counter({token: count for token, count in counts.items() if count >= least})
@@ -334,7 +309,7 @@ def word_points(
         words=chosen,
         known={**known, **chosen},
         texts=texts,
-        at=_joined(own, beside.take(np.array(new, dtype=np.int64))),
+        at=own.joined(beside.take(np.array(new, dtype=np.int64))),
         queries=np.arange(len(own)),
     )
 
@@ -350,13 +325,7 @@ def _pool(reader: Reader, texts: dict[int, str], size: int) -> MapPoints:
         for at in whole_words(sentence).tolist():
             if (token := int(sentence.tokens[at])) in texts:
                 found.append((row, at, token, int(sentence.words[at]), len(sentence.tokens)))
-    columns = np.array(found[:size], dtype=np.int64).reshape(-1, 5).T
-    return MapPoints(**dict(zip(("row", "position", "token", "word", "length"), columns, strict=True)))
-
-
-def _joined(first: MapPoints, second: MapPoints) -> MapPoints:
-    names = ("row", "position", "token", "word", "length")
-    return MapPoints(**{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names})
+    return MapPoints.of(found[:size])
 
 
 def layer_states(

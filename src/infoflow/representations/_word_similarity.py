@@ -27,13 +27,9 @@ from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
 from infoflow.results import Column, TableSchema
 
 from ._geometry_table import GEOMETRY, Quantity, WordRows, check_words, geometry_row, in_space
-from ._views import Jackknifed, average_of_blocks, unit_rows
+from ._views import Jackknifed, average_of_blocks, sums_by, unit_rows
 
-# How similar the words of a sentence are in each layer; streams, since it needs whole sentences.
-
-
-_LONGEST = 512
-"""Longer sentences count as this long in statistics of length."""
+_LONGEST = 512  # longer sentences count as this long in statistics of length
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -45,12 +41,9 @@ class BatchWords:
 
     merge: str
     """"mean", "first", "last", or "token" where words were not requested or the tokenizer does not report them."""
-    tokens: Int[Tensor, " token"]
-    """Index of each word's tokens in the flattened batch, word by word."""
-    counts: Int[Tensor, " word"]
-    """Number of tokens of each word."""
-    sentences: Int[Tensor, " word"]
-    """Row of the batch that each word is in."""
+    tokens: Int[Tensor, " token"]  # index of each word's tokens in the flattened batch, word by word
+    counts: Int[Tensor, " word"]  # number of tokens of each word
+    sentences: Int[Tensor, " word"]  # row of the batch that each word is in
 
     @classmethod
     def of(cls, stream: Stream, merge: str, symbols: Int[Tensor, " id"]) -> "BatchWords":
@@ -75,8 +68,7 @@ class BatchWords:
         ends = self.counts.cumsum(0)
         if self.merge == "mean":
             numbers = torch.arange(len(ends), device=rows.device).repeat_interleave(self.counts)
-            sums = torch.zeros(len(ends), rows.shape[1], dtype=torch.float64, device=rows.device)
-            return sums.index_add_(0, numbers, rows[self.tokens].double()) / self.counts.unsqueeze(1)
+            return sums_by(numbers, rows[self.tokens].double(), len(ends)) / self.counts.unsqueeze(1)
         at = ends - self.counts if self.merge == "first" else ends - 1
         return rows[self.tokens[at]].double()
 
@@ -131,16 +123,16 @@ class IntraSentence(Measure):
         vectors = in_space(vectors.cpu(), self.space).to(vectors.device)
         units = unit_rows(vectors)
         ones = units.any(1).double()
-        totals = unit_rows(_sum(vectors, words.sentences, len(blocks)))
-        numbers = _sum(ones, words.sentences, len(blocks))
-        cosines = _sum((units * totals[words.sentences]).sum(1), words.sentences, len(blocks))
+        totals = unit_rows(sums_by(words.sentences, vectors, len(blocks)))
+        numbers = sums_by(words.sentences, ones, len(blocks))
+        cosines = sums_by(words.sentences, (units * totals[words.sentences]).sum(1), len(blocks))
         counted = (numbers > 1) & totals.any(1)
         return {
-            "similarity": _sum(torch.where(counted, cosines / numbers.clamp(min=1), 0.0), blocks, NUM_BLOCKS),
-            "sentences": _sum(counted.double(), blocks, NUM_BLOCKS),
-            "short": _sum((~counted).double(), blocks, NUM_BLOCKS),
-            "units": _sum(units, blocks[words.sentences], NUM_BLOCKS),
-            "words": _sum(ones, blocks[words.sentences], NUM_BLOCKS),
+            "similarity": sums_by(blocks, torch.where(counted, cosines / numbers.clamp(min=1), 0.0), NUM_BLOCKS),
+            "sentences": sums_by(blocks, counted.double(), NUM_BLOCKS),
+            "short": sums_by(blocks, (~counted).double(), NUM_BLOCKS),
+            "units": sums_by(blocks[words.sentences], units, NUM_BLOCKS),
+            "words": sums_by(blocks[words.sentences], ones, NUM_BLOCKS),
         }
 
     def merge(self, other: "IntraSentence") -> None:
@@ -216,13 +208,6 @@ def _lengths(words: BatchWords, blocks: Int[Tensor, " sentence"]) -> Float[np.nd
     return places.bincount(minlength=NUM_BLOCKS * (_LONGEST + 1)).view(NUM_BLOCKS, -1).double().cpu().numpy()
 
 
-def _sum(values: Float[Tensor, "row *rest"], places: Int[Tensor, " row"], num: int) -> Float[Tensor, "place *rest"]:
-    return torch.zeros(num, *values.shape[1:], dtype=values.dtype, device=values.device).index_add_(0, places, values)
-
-
-# The distribution of similarities and distances between random words.
-
-
 _COSINE_BINS = 80
 _BINS = 32  # Euclidean: between 32 and 64, since bins are a power of two wide
 
@@ -231,24 +216,18 @@ DISTANCE_DISTRIBUTION = TableSchema(
     version=2,
     description="Histograms of the cosine and of the Euclidean distance between random words, by layer.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
-        Column(name="bin_low", dtype="float64", unit="", description="lower end of the bin, which it includes"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("metric", "string", "", "cosine or euclidean"),
+        Column("bin_low", "float64", "", "lower end of the bin, which it includes"),
         Column(
-            name="bin_high",
-            dtype="float64",
-            unit="",
-            description="upper end; Euclidean bins are a power of two wide, so those of two models nest",
+            "bin_high", "float64", "", "upper end; Euclidean bins are a power of two wide, so those of two models nest"
         ),
-        Column(name="share", dtype="float64", unit="", description="share of the pairs in the bin"),
+        Column("share", "float64", "", "share of the pairs in the bin"),
         Column(
-            name="baseline",
-            dtype="float64",
-            unit="",
-            description="share in the bin for an isotropic Gaussian with the layer's mean squared length",
+            "baseline", "float64", "", "share in the bin for an isotropic Gaussian with the layer's mean squared length"
         ),
-        Column(name="count", dtype="int64", unit="pairs", description="pairs of words; zero vectors have no cosine"),
+        Column("count", "int64", "pairs", "pairs of words; zero vectors have no cosine"),
         *SAMPLE_COLUMNS,
     ),
 )

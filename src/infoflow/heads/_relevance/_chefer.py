@@ -1,6 +1,5 @@
 """Relevance from attention and its gradient (Chefer and others), with one backward pass for all predictions."""
 
-# N seed, T token, L layer, H head, D width
 # N seed, T query token, S key token, H head
 
 from collections.abc import Callable, Iterator
@@ -13,16 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from infoflow.foundation import UserError
-from infoflow.models import Model, Stack, open_gates, reading, states_read, tap
+from infoflow.models import Model, Stack, open_gates, reading, states_read, tap, without_cache
 
-from ._lrp import propagate, require_whole, unembedding_of
-from ._nodes import AttentionNode
-from ._recorder import recording
-from ._request import Place, Request, SentenceRelevance, joined, without_cache
-from ._rule import Rule
-
-# Relevance from one backward pass for all predictions of a sentence, with one copy of it per prediction.
-
+from ._request import Place, Request, SentenceRelevance, joined
 
 Output = Callable[[Any], Tensor]
 """A user-defined number to explain, computed from the model's output: (rows,) or (rows, token)."""
@@ -71,15 +63,11 @@ def gradient_relevance(
 
 
 def run_copies(request: Request, seeds: Tensor, output: Output | None) -> Copies:
-    """Run the copies for some of the request's seeds; gradients must be enabled.
-
-    Raises:
-        UserError: The model has no head and there is no `output`, or `output` has a wrong shape.
-    """
+    """Run the copies for some of the request's seeds; gradients must be enabled."""
     model, num = request.model, len(seeds)
     inputs = {name: _copied(value, num) for name, value in request.predictions.inputs.items()}
     with _leaves_at_state_0(model) as embeddings:
-        found = model.module(**inputs, **without_cache(model))
+        found = model.module(**inputs, **without_cache(model.module))
     positions = request.predictions.positions[seeds].to(model.device)
     copy = torch.arange(num, device=model.device)
     if output is not None:
@@ -93,14 +81,15 @@ def run_copies(request: Request, seeds: Tensor, output: Output | None) -> Copies
 def seed_chunks(request: Request, numbers_per_seed: int | None = None) -> Iterator[Tensor]:
     """Indices of the seeds for each backward pass, as many as fit into memory."""
     stacks = request.model.anatomy.stacks
-    tokens = max(value.shape[1] for value in request.predictions.inputs.values() if _is_sequence(value))
-    default = sum(16 * len(stack.layers) * stack.width * tokens for stack in stacks)
+    default = sum(16 * len(stack.layers) * stack.width for stack in stacks) * _longest(request)
     step = max(1, _COPIED_NUMBERS // (numbers_per_seed or default))
     yield from torch.arange(len(request.predictions.positions)).split(step)
 
 
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 1
+def _longest(request: Request) -> int:
+    """The largest number of tokens that a stack reads."""
+    inputs = request.predictions.inputs.values()
+    return max(value.shape[1] for value in inputs if isinstance(value, Tensor) and value.dim() > 1)
 
 
 def _copied(value: Any, num: int) -> Any:
@@ -141,9 +130,6 @@ def _leaves_at_state_0(model: Model) -> Iterator[dict[str, Tensor]]:
         yield embeddings
 
 
-# Relevance from attention and its gradient (Chefer and others).
-
-
 def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevance:
     r"""The positive part of attention times gradient, propagated through the layers.
 
@@ -167,46 +153,6 @@ def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevan
     return joined(parts)
 
 
-def chefer_propagated(request: Request) -> SentenceRelevance:
-    r"""The authors' older method: the positive part of gradient times relevance of the weights, then rollout.
-
-    $$ \bar A = \frac{1}{H} \sum_h (\nabla A_h \odot R(A_h))^+, \qquad R \leftarrow \mathrm{rownorm}(\bar A + I) \, R $$
-
-    R(A) is half of the relevance that a head's output passes to weights and values, by layer-wise propagation with α =
-    1 and without biases. The rules for residuals and norms are those of `method="voita"`, which differ from those of
-    the released code. The released code also starts at the last layer by default, and overwrites [CLS] → [CLS]; this
-    function does not.
-
-    Source: [@chefer2021a], for single stacks.
-    """
-    model = request.model
-    if len(model.anatomy.stacks) > 1:
-        raise UserError(f'version="2021a" is for single stacks; {model.name} has two. Use version="2021b".')
-    with torch.no_grad(), recording(model) as tape:
-        logits = request.logits(model.module(**request.predictions.inputs, **without_cache(model)))
-    unembedding, above = unembedding_of(tape, logits)
-    require_whole(model, tape, above)
-    targets, parts, start = request.targets(logits[0, request.predictions.positions]), [], 0
-    for maps, positions in _weighted(request, None):
-        positive: dict[Place, Tensor] = {}
-
-        def visit(node: AttentionNode, relevance: Tensor, maps: Maps = maps, positive: dict = positive) -> None:
-            one = node.attention
-            place = (one.stack, one.kind, one.layer)
-            positive[place] = (maps[place][1] * _of_weights(node, relevance)).clamp(min=0)
-
-        stop = start + len(positions)
-        propagate(tape, unembedding, positions, targets[start:stop], Rule(alpha=1.0, bias="absorb"), visit)
-        start = stop
-        mixed = {place: _row_shares(_over_heads(one)) for place, one in positive.items()}
-        parts.append(
-            SentenceRelevance(
-                heads={place: one.sum((2, 3)) for place, one in positive.items()}, tokens=_rolled(mixed, positions)
-            )
-        )
-    return joined(parts)
-
-
 Maps = dict[Place, tuple[Tensor, Tensor]]
 """Weights of every attention, and the gradient of the explained number with respect to them: (N, H, T, S) each."""
 
@@ -214,8 +160,7 @@ Maps = dict[Place, tuple[Tensor, Tensor]]
 def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, Tensor]]:
     """Attention and gradient for as many predictions as fit into memory, and the positions of these predictions."""
     attentions = list(request.model.anatomy.attentions())
-    lengths = [v.shape[1] for v in request.predictions.inputs.values() if isinstance(v, Tensor) and v.dim() > 1]
-    numbers = 8 * sum(one.num_heads for one in attentions) * max(lengths) ** 2
+    numbers = 8 * sum(one.num_heads for one in attentions) * _longest(request) ** 2
     for seeds in seed_chunks(request, numbers):
         with torch.enable_grad(), tap(request.model, attention=True) as seen:
             copies = run_copies(request, seeds, output)
@@ -230,30 +175,9 @@ def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, T
         )
 
 
-def _of_weights(node: AttentionNode, relevance: Tensor) -> Float[Tensor, "seed head query key"]:
-    """Half of the relevance of the heads' outputs, distributed over the summands of Σ A v in proportion to them."""
-    heads_NHTe = relevance.unflatten(2, (node.attention.num_heads, node.attention.head_dim)).transpose(1, 2)
-    context_HTe = node.core.weights @ node.core.value
-    quotient = torch.where(context_HTe == 0, 0.0, heads_NHTe / torch.where(context_HTe == 0, 1.0, context_HTe))
-    return node.core.weights * (quotient @ node.core.value.mT) / 2
-
-
 def _over_heads(maps: Float[Tensor, "seed head query key"]) -> Float[Tensor, "seed query key"]:
     """The mean over heads; 0 if every head was pruned."""
     return maps.sum(1) / max(1, maps.shape[1])
-
-
-def _row_shares(mean: Float[Tensor, "seed token token"]) -> Tensor:
-    mixed = mean + _identity(mean)
-    return mixed / mixed.sum(2, keepdim=True)
-
-
-def _rolled(maps: dict[Place, Tensor], positions: Tensor) -> dict[str, Tensor]:
-    stack = next(iter(maps))[0]
-    rolled = _identity(maps[stack, "self", 0])
-    for _, map_NTS in _in_order(maps):
-        rolled = map_NTS @ rolled
-    return {stack: rolled[torch.arange(len(positions)), positions]}
 
 
 def _tokens(maps: dict[Place, Float[Tensor, "seed query key"]], positions: Tensor) -> dict[str, Tensor]:

@@ -2,17 +2,15 @@
 
 # N seed, T token, L layer, H head, D width
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from infoflow.foundation import UserError
-from infoflow.models import Model
+from infoflow.models import Model, without_cache
 
 from ._nodes import AttentionNode, LinearNode, LostNode, PassNode, Tape, Value, no_rule
 from ._recorder import recording
-from ._request import Place, Request, SentenceRelevance, joined, without_cache
+from ._request import Place, Request, SentenceRelevance, joined
 from ._rule import Absorbed, Rule, merged
 
 _SEED_NUMBERS = 1 << 25  # numbers of one relevance tensor
@@ -38,15 +36,15 @@ def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
     """
     model, positions = request.model, request.predictions.positions
     with torch.no_grad(), recording(model) as tape:
-        output = model.module(**request.predictions.inputs, **without_cache(model))
+        output = model.module(**request.predictions.inputs, **without_cache(model.module))
     logits = request.logits(output)
     targets = request.targets(logits[0, positions])
     unembedding, above = unembedding_of(tape, logits)
-    require_whole(model, tape, above)
+    _require_whole(model, tape, above)
     tokens, width = unembedding.states.shape
     step = max(1, _SEED_NUMBERS // (tokens * 4 * width))
     parts = [
-        propagate(tape, unembedding, positions[start : start + step], targets[start : start + step], rule)
+        _propagate(tape, unembedding, positions[start : start + step], targets[start : start + step], rule)
         for start in range(0, len(positions), step)
     ]
     return joined(parts)
@@ -67,7 +65,7 @@ def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
     raise UserError(no_rule("logits that are not a linear map of a state"))
 
 
-def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
+def _require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
     """Check that every attention is connected to the logits, since an unrecorded path would count as a constant."""
     reached = set(above)
     for node in reversed(tape.nodes):
@@ -80,15 +78,10 @@ def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
         raise UserError(no_rule(f"the path from {where} to the logits, which was not recorded"))
 
 
-def propagate(
-    tape: Tape,
-    unembedding: LinearNode,
-    positions: Tensor,
-    targets: Tensor,
-    rule: Rule,
-    visit: Callable[[AttentionNode, Tensor], None] | None = None,
+def _propagate(
+    tape: Tape, unembedding: LinearNode, positions: Tensor, targets: Tensor, rule: Rule
 ) -> SentenceRelevance:
-    """Propagate from the logits to the embeddings; `visit` receives each attention with its relevance (N, T, H · d)."""
+    """Propagate from the logits to the embeddings."""
     absorbed = Absorbed()
     start = unembedding.of_outputs(positions, targets, rule, absorbed)
     waiting: dict[Value, list[Tensor]] = {unembedding.inputs[0]: [start]}
@@ -99,8 +92,6 @@ def propagate(
         relevance = merged(waiting.pop(node.output))
         if isinstance(node, AttentionNode):
             one = node.attention
-            if visit is not None:
-                visit(node, relevance)
             heads[one.stack, one.kind, one.layer] = relevance.unflatten(2, (one.num_heads, one.head_dim)).sum((1, 3))
         for value, part in zip(node.inputs, node.relevance(relevance, rule, absorbed), strict=True):
             waiting.setdefault(value, []).append(part)

@@ -3,7 +3,7 @@
 # N seed, T token, H head, D width
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from functools import partial
 from typing import Any, Literal
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from infoflow.foundation import UserError
-from infoflow.models import AttentionCall, Model, tap
+from infoflow.models import AttentionCall, Model, tap, without_cache
 
-from ._chefer import chefer_propagated, chefer_relevance, gradient_relevance
+from ._chefer import Output, chefer_relevance, gradient_relevance
 from ._lrp import unembedding_of, voita_relevance
 from ._mixing import alti_relevance, flow_relevance, rollout_relevance
 from ._nodes import (
@@ -34,10 +34,11 @@ from ._nodes import (
     is_norm,
 )
 from ._recorder import recording
-from ._request import Place, Request, SentenceRelevance, without_cache
+from ._request import Place, Request, SentenceRelevance
 from ._rule import Rule
 
 Method = Callable[[Request], SentenceRelevance]
+MakeMethod = Callable[[Model, dict[str, Any]], Method]
 Variant = Literal["cp-lrp", "attn-lrp"]
 
 _TINY = 1e-10  # keeps f(x) / x finite at 0
@@ -55,26 +56,21 @@ def _check(options: dict[str, Any], method: str, known: tuple[str, ...]) -> None
         raise UserError(f'method="{method}" {taken}. Got {unknown[0]}.')
 
 
-def _gradient(name: str, variant: Variant | None) -> Callable[[Model, dict[str, Any]], Method]:
+def _with_output(name: str, run: Callable[[Request, Output | None], SentenceRelevance]) -> MakeMethod:
+    """A method that can also explain a number that the user computes from the model's output."""
+
     def method(model: Model, options: dict[str, Any]) -> Method:
         _check(options, name, ("output",))
-        rules = nullcontext if variant is None else partial(backward_rules, model, variant)
-        return lambda request: gradient_relevance(request, options.get("output"), rules)
+        return lambda request: run(request, options.get("output"))
 
     return method
 
 
-def _chefer(model: Model, options: dict[str, Any]) -> Method:
-    _check(options, "chefer", ("output", "version"))
-    version = options.get("version", "2021b")
-    if version not in ("2021a", "2021b"):
-        raise UserError(f'version must be "2021a" or "2021b". Got {version}.')
-    if version == "2021a":
-        return chefer_propagated
-    return lambda request: chefer_relevance(request, options.get("output"))
+def _by_gradient(variant: Variant) -> Callable[[Request, Output | None], SentenceRelevance]:
+    return lambda request, output: gradient_relevance(request, output, partial(backward_rules, request.model, variant))
 
 
-def _plain(name: str, run: Method) -> Callable[[Model, dict[str, Any]], Method]:
+def _plain(name: str, run: Method) -> MakeMethod:
     def method(model: Model, options: dict[str, Any]) -> Method:
         _check(options, name, ())
         return run
@@ -93,7 +89,7 @@ def logit_attribution(request: Request) -> SentenceRelevance:
     """
     model, positions = request.model, request.predictions.positions
     with torch.no_grad(), recording(model) as tape:
-        output = model.module(**request.predictions.inputs, **without_cache(model))
+        output = model.module(**request.predictions.inputs, **without_cache(model.module))
         logits = request.logits(output)
     targets = request.targets(logits[0, positions])
     unembedding, _ = unembedding_of(tape, logits)
@@ -117,11 +113,8 @@ def logit_attribution(request: Request) -> SentenceRelevance:
 
 def _direction(norm: NormNode, unembedding_ND: Tensor, positions: Tensor) -> Tensor:
     """The gradient of the logit with respect to the final norm's input, with constant deviation."""
-    states_ND = norm.states[positions]
-    moved = states_ND - states_ND.mean(1, keepdim=True) if norm.centred else states_ND
-    scale_N1 = (moved.square().mean(1, keepdim=True) + norm.epsilon).rsqrt()
-    direction_ND = unembedding_ND * norm.gain * scale_N1
-    return direction_ND - direction_ND.mean(1, keepdim=True) if norm.centred else direction_ND
+    _, scale_N1 = norm.norm.parts(norm.states[positions])
+    return norm.norm.centre(unembedding_ND * norm.norm.gain * scale_N1)
 
 
 def _past_passes(value: Value, producers: dict[Value, AbstractNode]) -> Value:
@@ -169,10 +162,6 @@ def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
         yield
 
 
-def _constant_weights(call: AttentionCall) -> AttentionCall:
-    return call.edited(weights=call.weights.detach())
-
-
 def _halved_products(call: AttentionCall) -> AttentionCall:
     if call.query is None or call.key is None or call.others is not None:
         raise UserError(
@@ -189,7 +178,7 @@ def _halved_products(call: AttentionCall) -> AttentionCall:
 
 
 _ATTENTION: dict[str, Callable[[AttentionCall], AttentionCall]] = {
-    "cp-lrp": _constant_weights,
+    "cp-lrp": lambda call: call.edited(weights=call.weights.detach()),
     "attn-lrp": _halved_products,
 }
 
@@ -251,12 +240,12 @@ def _scaled_gradient(tensor: Tensor, factor: float) -> Tensor:
     return tensor.detach() + (tensor - tensor.detach()) * factor
 
 
-METHODS: dict[str, Callable[[Model, dict[str, Any]], Method]] = {
+METHODS: dict[str, MakeMethod] = {
     "voita": _voita,
-    "gradient-x-input": _gradient("gradient-x-input", None),
-    "cp-lrp": _gradient("cp-lrp", "cp-lrp"),
-    "attn-lrp": _gradient("attn-lrp", "attn-lrp"),
-    "chefer": _chefer,
+    "gradient-x-input": _with_output("gradient-x-input", gradient_relevance),
+    "cp-lrp": _with_output("cp-lrp", _by_gradient("cp-lrp")),
+    "attn-lrp": _with_output("attn-lrp", _by_gradient("attn-lrp")),
+    "chefer": _with_output("chefer", chefer_relevance),
     "alti": _plain("alti", alti_relevance),
     "rollout": _plain("rollout", rollout_relevance),
     "flow": _plain("flow", flow_relevance),

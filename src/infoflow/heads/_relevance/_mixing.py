@@ -10,16 +10,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.foundation import UserError
-from infoflow.models import Model, tap
+from infoflow.models import Model, tap, without_cache
 
 from .._attention_rows import Array, Attention, check_attention
-from ._nodes import AbstractNode, AttentionNode, LinearNode, NormNode, PassNode, SharedNode, Tape, Value
+from ._nodes import AbstractNode, AttentionNode, LinearNode, Norm, NormNode, PassNode, SharedNode, Tape, Value
 from ._recorder import recording
-from ._request import Place, Request, SentenceRelevance, sentences, without_cache
+from ._request import Place, Request, SentenceRelevance, sentences
 
-# N seed, T token, S memory token, H head
-# Attention followed through the layers: rollout and flow.
-
+# N seed, T query token, S key token, H head, d head width, D model width
 
 _UNIT = 2**24
 """Capacities are integers for scipy: a weight of 1 becomes this many units, so flows are exact to about 1e-7."""
@@ -109,19 +107,13 @@ def _sentence_flow(mixed: Float[np.ndarray, "layer query key"]) -> Float[np.ndar
     return flow
 
 
-# How attention mixes tokens, followed from each prediction down to the embeddings; rollout and flow.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Mixing:
     """The shares that form each token after an attention and its residual; `own` and `across` together sum to 1."""
 
-    own: Float[Tensor, "token token"]
-    """Shares of the stack's own tokens at the input of the attention."""
-    across: Float[Tensor, "token memory"] | None
-    """Shares of the encoder's tokens, in cross-attention."""
-    heads: Float[Tensor, "token head"]
-    """Contribution of each head to each token."""
+    own: Float[Tensor, "token token"]  # shares of the stack's own tokens at the input of the attention
+    across: Float[Tensor, "token memory"] | None  # shares of the encoder's tokens, in cross-attention
+    heads: Float[Tensor, "token head"]  # contribution of each head to each token
 
 
 def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor, " seed"]) -> SentenceRelevance:
@@ -133,7 +125,10 @@ def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor,
     reaching: dict[str, Tensor] = {}
     heads: dict[Place, Tensor] = {}
     top = stacks[-1]
-    for (stack, kind, layer), mixing in _downwards(mixings, stacks):
+    # The decoder before the encoder, and cross-attention before a layer's self-attention.
+    order = sorted(mixings, key=lambda place: (-stacks.index(place[0]), -place[2], place[1] == "self"))
+    for stack, kind, layer in order:
+        mixing = mixings[stack, kind, layer]
         if stack not in reaching:
             start = mixing.own.new_zeros(len(positions), len(mixing.own))
             if stack == top:
@@ -147,11 +142,6 @@ def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor,
             arriving = at_NT @ mixing.across
             reaching[stacks[0]] = arriving if before is None else before + arriving
     return SentenceRelevance(heads=heads, tokens={stack: reaching[stack] for stack in stacks})
-
-
-def _downwards(mixings: Mapping[Place, Mixing], stacks: list[str]) -> list[tuple[Place, Mixing]]:
-    """Attentions from the top down: the decoder before the encoder, cross-attention before a layer's self-attention."""
-    return sorted(mixings.items(), key=lambda item: (-stacks.index(item[0][0]), -item[0][2], item[0][1] == "self"))
 
 
 def rollout_relevance(request: Request) -> SentenceRelevance:
@@ -202,11 +192,8 @@ def _mean(weights: Float[Tensor, "sentence head query key"]) -> Float[Tensor, "s
 
 def _attention(request: Request) -> dict[tuple[str, str], list[Tensor]]:
     with torch.no_grad(), tap(request.model, attention=True) as seen:
-        request.model.module(**request.predictions.inputs, **without_cache(request.model))
+        request.model.module(**request.predictions.inputs, **without_cache(request.model.module))
     return dict(seen.attention)
-
-
-# H head, T query token, S key token, d head width, D model width
 
 
 _CHUNK = 1 << 24  # numbers of (query, key, width) held at a time
@@ -219,7 +206,7 @@ class Sublayer:
     attention: AttentionNode
     output: LinearNode
     residual: Float[Tensor, "token width"]
-    norm: NormNode | None  # None: pre-norm
+    norm: Norm | None  # None: pre-norm
 
     @property
     def place(self) -> Place:
@@ -244,12 +231,8 @@ class Sublayer:
         """The norm as a linear map of parts of its input: centre, times gain, divided by each token's deviation."""
         if self.norm is None:
             return parts
-        states = self.summed[tokens]
-        moved = states - states.mean(1, keepdim=True) if self.norm.centred else states
-        scale_T1 = (moved.square().mean(1, keepdim=True) + self.norm.epsilon).rsqrt()
-        if self.norm.centred:
-            parts = parts - parts.mean(-1, keepdim=True)
-        return parts * self.norm.gain * scale_T1.reshape(-1, *[1] * (parts.dim() - 1))
+        _, scale_T1 = self.norm.parts(self.summed[tokens])
+        return self.norm.centre(parts) * self.norm.gain * scale_T1.reshape(-1, *[1] * (parts.dim() - 1))
 
     @property
     def made(self) -> Float[Tensor, "token width"]:
@@ -334,7 +317,7 @@ def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
     if reason := model.anatomy.beside_attention():
         raise UserError(f"ALTI does not apply to {model.name}: {reason}. Use a gradient method instead.")
     with torch.no_grad(), recording(model) as tape:
-        model.module(**inputs, **without_cache(model))
+        model.module(**inputs, **without_cache(model.module))
     found = list(_sublayers(tape))
     if len(found) < len(list(model.anatomy.attentions())):
         raise UserError(
@@ -370,5 +353,5 @@ def _sublayers(tape: Tape) -> Iterator[Sublayer]:
         residual = [term for value, term in zip(added.inputs, added.terms, strict=True) if value in sources]
         if len(residual) == 1:
             after = only_reader(added.output)
-            norm = after if isinstance(after, NormNode) else None
+            norm = after.norm if isinstance(after, NormNode) else None
             yield Sublayer(attention=attention, output=output, residual=residual[0], norm=norm)

@@ -30,11 +30,7 @@ from ._rule import (
     shared_between,
 )
 
-# The functions of a Transformer in layer-wise relevance propagation, for one sentence.
-
-
-Value = int
-"""A state of the forward pass: the output of a node, or the input of a stack's first block."""
+Value = int  # a state of the forward pass: the output of a node, or the input of a stack's first block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -82,14 +78,12 @@ class NormNode(AbstractNode):
     """LayerNorm or RMSNorm."""
 
     states: Float[Tensor, "token width"]
-    gain: Float[Tensor, " width"]
-    bias: Float[Tensor, " width"] | None
-    epsilon: float
-    centred: bool
+    norm: "Norm"
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        norm = self.norm
         return (
-            norm_relevance(relevance, self.states, self.gain, self.bias, self.epsilon, self.centred, rule, absorbed),
+            norm_relevance(relevance, self.states, norm.gain, norm.bias, norm.epsilon, norm.centred, rule, absorbed),
         )
 
 
@@ -177,13 +171,10 @@ class AttentionNode(AbstractNode):
         heads_NHTd = relevance.unflatten(2, (self.attention.num_heads, self.attention.head_dim)).transpose(1, 2)
         core = self._ungrouped(core_relevance(heads_NHTd, self.core, rule))
         if self.rotations is not None:
-            core = CoreRelevance(
-                query=self.rotations[0].relevance(core.query, rule),
-                key=self.rotations[1].relevance(core.key, rule),
-                value=core.value,
-            )
+            of_query, of_key = self.rotations
+            core = core._replace(query=of_query.relevance(core.query, rule), key=of_key.relevance(core.key, rule))
         if len(self.projections) == 1:
-            return (self.projections[0].relevance([core.query, core.key, core.value], rule, absorbed),)
+            return (self.projections[0].relevance(list(core), rule, absorbed),)
         parts = (
             self.projections[0].relevance([core.query], rule, absorbed),
             self.projections[1].relevance([core.key, core.value], rule, absorbed),
@@ -265,9 +256,6 @@ def close(first: Tensor, second: Tensor) -> bool:
     return first.numel() == 0 or bool((first - second).abs().max() <= error * (1 + second.abs().max()))
 
 
-# Modules that are one function: linear maps, norms, activations.
-
-
 @cache
 def activations() -> tuple[type[nn.Module], ...]:
     """Modules that apply a nonlinear function elementwise."""
@@ -334,10 +322,17 @@ class Norm:
                 return norm
         return None
 
+    def parts(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The states, centred if this norm does so, and 1 divided by their deviation."""
+        moved = self.centre(states)
+        return moved, (moved.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+
+    def centre(self, states: Tensor) -> Tensor:
+        return states - states.mean(-1, keepdim=True) if self.centred else states
+
     def __call__(self, states: Tensor, constant_scale: bool = False) -> Tensor:
         """Apply the norm; with `constant_scale` the gradient treats the deviation, but not the mean, as a constant."""
-        moved = states - states.mean(-1, keepdim=True) if self.centred else states
-        scale = (moved.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+        moved, scale = self.parts(states)
         output = moved * (scale.detach() if constant_scale else scale) * self.gain
         return output if self.bias is None else output + self.bias
 
@@ -348,17 +343,7 @@ def _record_norm(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, 
     if norm is None:
         tape.nodes.append(LostNode(inputs=(value,), output=tape.new(output), reason=f"the norm {name}"))
         return
-    tape.nodes.append(
-        NormNode(
-            inputs=(value,),
-            output=tape.new(output),
-            states=x,
-            gain=norm.gain,
-            bias=norm.bias,
-            epsilon=norm.epsilon,
-            centred=norm.centred,
-        )
-    )
+    tape.nodes.append(NormNode(inputs=(value,), output=tape.new(output), states=x, norm=norm))
 
 
 def _record_pass(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, value: Value) -> None:

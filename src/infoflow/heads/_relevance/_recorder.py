@@ -83,25 +83,23 @@ class _Recorder(TorchFunctionMode):
     # -- modules
 
     def hook(self, stack: ExitStack) -> None:
-        module = self.model.module
-        for anatomy_stack in self.model.anatomy.stacks:
-            first = module.get_submodule(anatomy_stack.layers[0].block)
-            self._add(stack, first.register_forward_pre_hook(self._source(anatomy_stack.name), with_kwargs=True))
-        for attention in self.model.anatomy.attentions():
-            name = (attention.stack, attention.kind, attention.layer)
+        module, attentions = self.model.module, list(self.model.anatomy.attentions())
+        handles = []
+        for one in self.model.anatomy.stacks:
+            first = module.get_submodule(one.layers[0].block)
+            handles.append(first.register_forward_pre_hook(self._source(one.name), with_kwargs=True))
+        for attention in attentions:
             projection = module.get_submodule(attention.output_projection)
-            self._add(stack, projection.register_forward_pre_hook(self._heads(attention, name)))
-        for one in {module.get_submodule(attention.module) for attention in self.model.anatomy.attentions()}:
-            self._add(stack, one.register_forward_pre_hook(self._enter_attention, with_kwargs=True))
-            self._add(stack, one.register_forward_hook(self._leave_attention))
+            handles.append(projection.register_forward_pre_hook(self._heads(attention)))
+        for one in {module.get_submodule(attention.module) for attention in attentions}:
+            handles.append(one.register_forward_pre_hook(self._enter_attention, with_kwargs=True))
+            handles.append(one.register_forward_hook(self._leave_attention))
         for child in module.modules():
             if (record := leaf(child)) is not None:
-                self._add(stack, child.register_forward_pre_hook(self._enter))
-                self._add(stack, child.register_forward_hook(self._recorded(record)))
-
-    @staticmethod
-    def _add(stack: ExitStack, handle: torch.utils.hooks.RemovableHandle) -> None:
-        stack.callback(handle.remove)
+                handles.append(child.register_forward_pre_hook(self._enter))
+                handles.append(child.register_forward_hook(self._recorded(record)))
+        for handle in handles:
+            stack.callback(handle.remove)
 
     def _source(self, name: str) -> Callable[..., None]:
         def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -140,7 +138,9 @@ class _Recorder(TorchFunctionMode):
     def attention_call(self, call: AttentionCall) -> None:
         self._call = call
 
-    def _heads(self, attention: Attention, name: tuple[str, str, int]) -> Callable[..., None]:
+    def _heads(self, attention: Attention) -> Callable[..., None]:
+        name = attention.stack, attention.kind, attention.layer
+
         def before(projection: nn.Module, args: tuple[Any, ...]) -> None:
             call, self._inside = self._call, self._inside + 1
             if call is not None and (call.stack, call.kind, call.layer) == name:
@@ -303,8 +303,8 @@ def _split(states: Tensor, weight: Tensor, bias: Tensor | None, num_heads: int, 
 
 
 def _fused(states: Tensor, parts: list[tuple[Tensor, Tensor | None]]) -> ProjectedStates:
-    biases = [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in parts]
-    without = all(bias is None for _, bias in parts)
-    return ProjectedStates(
-        states=states, weight=torch.cat([weight for weight, _ in parts]), bias=None if without else torch.cat(biases)
-    )
+    weights = [weight for weight, _ in parts]
+    bias = None
+    if any(own is not None for _, own in parts):
+        bias = torch.cat([weight.new_zeros(len(weight)) if own is None else own for weight, own in parts])
+    return ProjectedStates(states=states, weight=torch.cat(weights), bias=bias)

@@ -19,9 +19,6 @@ from ._methods import ATTENTION_ONLY, METHODS
 from ._request import Place, Request, SentencePredictions, SentenceRelevance, sentences
 from ._rule import Rule
 
-# Relevance of heads and of input tokens for what a model predicts, by any method.
-
-
 _NORMALISE = ("signed", "abs", None)
 
 
@@ -52,7 +49,7 @@ def relevance(
     | `"gradient-x-input"` | head output times gradient: the derivative with respect to the head's gate | |
     | `"cp-lrp"` | the same with constant attention weights and norms' deviations [@ali2022] | |
     | `"attn-lrp"` | the same with the rules of AttnLRP [@achtibat2024] | |
-    | `"chefer"` | positive part of attention times gradient [@chefer2021b] | `version="2021b"` or `"2021a"` |
+    | `"chefer"` | positive part of attention times gradient [@chefer2021b] | |
     | `"alti"` | the head's contribution to its attention's output, followed through higher layers [@ferrando2022] | |
     | `"rollout"` | the part that a head moves between tokens, followed through higher layers [@abnar2020] | |
     | `"logit-attribution"` | the head's direct contribution to the logit (pre-norm models) | |
@@ -85,11 +82,11 @@ def relevance(
     if not results[0].heads:
         raise UserError(f'method="{method}" has no relevance of heads, only of tokens: use token_relevance.')
     rows = []
-    for place in results[0].heads:
-        values = np.concatenate([normalised(one.heads[place], normalise) for one in results])
-        rows += _head_rows(place, _mean(values))
-    order = {(one.stack, one.kind, one.layer): index for index, one in enumerate(model.anatomy.attentions())}
-    rows.sort(key=lambda row: (order[row[STACK], row[KIND], row[LAYER]], row[HEAD]))
+    for one in model.anatomy.attentions():
+        place = one.stack, one.kind, one.layer
+        if place in results[0].heads:
+            values = np.concatenate([normalised(found.heads[place], normalise) for found in results])
+            rows += [(*place, head, value) for head, value in enumerate(_mean(values).tolist())]
     frame = pd.DataFrame(rows, columns=[*HEAD_KEYS, "relevance"])
     frame.attrs["absorbed_share"] = float(np.mean([one.absorbed for one in results]))
     return frame
@@ -130,17 +127,8 @@ def token_relevance(
         stacks = np.repeat(list(found.tokens), lengths)
         tokens = np.concatenate([np.arange(length) for length in lengths])
         for place, row in zip(predictions.positions.tolist(), values, strict=True):
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "sentence": predictions.sentence,
-                        "position": place,
-                        STACK: stacks,
-                        "token": tokens,
-                        "relevance": row,
-                    }
-                )
-            )
+            keys = {"sentence": predictions.sentence, "position": place, STACK: stacks, "token": tokens}
+            frames.append(pd.DataFrame(keys | {"relevance": row}))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -207,17 +195,6 @@ def normalised(heads: Tensor, normalise: str | None) -> np.ndarray:
 def _mean(values: np.ndarray) -> np.ndarray:
     kept = values[~np.isnan(values).any(1)]
     return kept.mean(0) if len(kept) else np.full(values.shape[1], np.nan)
-
-
-def _head_rows(place: Place, values: np.ndarray) -> list[dict[str, Any]]:
-    stack, kind, layer = place
-    return [
-        {STACK: stack, KIND: kind, LAYER: layer, HEAD: head, "relevance": float(value)}
-        for head, value in enumerate(values)
-    ]
-
-
-# Relevance of heads over a corpus.
 
 
 HEAD_RELEVANCE = TableSchema(

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 from infoflow.models import IGNORED, Model, decoder_inputs
-from infoflow.models import without_cache as no_cache
 
 from .._attention_rows import Array
 
@@ -146,13 +145,7 @@ class Request:
         return logits.new_full((len(logits),), self.target, dtype=torch.long)
 
 
-def without_cache(model: Model) -> dict[str, bool]:
-    """The argument that disables a decoder's cache, if it has one."""
-    return no_cache(model.module)
-
-
-Place = tuple[str, str, int]
-"""Stack, kind and layer of an attention module."""
+Place = tuple[str, str, int]  # stack, kind and layer of an attention module
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -161,10 +154,8 @@ class SentenceRelevance:
 
     heads: Mapping[Place, Float[Tensor, "seed head"]]
     """Relevance of each head of an attention module, summed over tokens and dimensions."""
-    tokens: Mapping[str, Float[Tensor, "seed token"]]
-    """By stack: relevance of each token it reads."""
-    absorbed: float = 0.0
-    """Share of the relevance that biases took away before rescaling (`bias="absorb"`)."""
+    tokens: Mapping[str, Float[Tensor, "seed token"]]  # by stack: relevance of each token it reads
+    absorbed: float = 0.0  # share of the relevance that biases took away before rescaling (`bias="absorb"`)
 
 
 def joined(parts: Sequence[SentenceRelevance]) -> SentenceRelevance:

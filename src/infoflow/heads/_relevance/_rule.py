@@ -1,18 +1,16 @@
 """How a function's relevance is distributed among its inputs in Voita's LRP, also through softmax attention."""
 
-# N seed, T token, O output, I input
-# N seed, H head, T query token, S key token, d query and key width, e value width
+# N seed, T token, O output, I input; H head, T query token, S key token, d query and key width, e value width
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.foundation import UserError
-
-# How a function's relevance is distributed among its inputs: the transition of Voita's LRP and its rescaling.
-
 
 EPSILON = 1e-5
 _CHUNK = 1 << 18  # numbers of a dense transition held at a time; fits a cache, so a third faster than 1 << 24
@@ -99,15 +97,11 @@ def linear_relevance(
     absorbed: Absorbed,
 ) -> Float[Tensor, "seed token input"]:
     """Relevance of the inputs of x Wᵀ + b, token by token, rescaled for each token and then for the sentence."""
-    shared = None if bias is None or rule.bias == "absorb" else bias / weight.shape[1]
-    absorbed_bias = bias if rule.bias == "absorb" else None
-    parts = []
-    for tokens in _chunks(len(inputs), weight.numel()):
-        z_TOI = weight * inputs[tokens].unsqueeze(1)
-        if shared is not None:
-            z_TOI += shared.unsqueeze(1)
-        parts.append(transition(relevance[:, tokens], z_TOI, rule, absorbed_bias, absorbed))
-    return _per_token_and_sentence(torch.cat(parts, dim=1), relevance)
+
+    def terms(x_TI: Tensor) -> Tensor:
+        return weight * x_TI.unsqueeze(1)
+
+    return _by_tokens(relevance, inputs, terms, len(weight), bias, rule, absorbed)
 
 
 def norm_relevance(
@@ -122,24 +116,43 @@ def norm_relevance(
 ) -> Float[Tensor, "seed token width"]:
     """Relevance of the inputs of LayerNorm (`centred`) or RMSNorm, through mean and variance."""
     width = inputs.shape[1]
-    shared = None if bias is None or rule.bias == "absorb" else bias / width
-    absorbed_bias = bias if rule.bias == "absorb" else None
-    parts = []
-    for tokens in _chunks(len(inputs), width * width):
-        x_TI = inputs[tokens]
+
+    def terms(x_TI: Tensor) -> Tensor:
+        """J_oi x_i = g_o / s (δ_oi − [1/D if centred] − u_o u_i / D) x_i."""
         moved_TI = x_TI - x_TI.mean(1, keepdim=True) if centred else x_TI
         scale_T1 = (moved_TI.square().mean(1, keepdim=True) + epsilon).rsqrt()
         unit_TI = moved_TI * scale_T1
-        # J_oi x_i = g_o / s (δ_oi − [1/D if centred] − u_o u_i / D) x_i
         z_TOI = unit_TI.unsqueeze(2) * (unit_TI * x_TI / -width).unsqueeze(1)
         if centred:
             z_TOI -= (x_TI / width).unsqueeze(1)
         z_TOI.diagonal(dim1=1, dim2=2).add_(x_TI)
-        z_TOI *= (scale_T1 * gain).unsqueeze(2)
-        if shared is not None:
-            z_TOI += shared.unsqueeze(1)
-        parts.append(transition(relevance[:, tokens], z_TOI, rule, absorbed_bias, absorbed))
-    return _per_token_and_sentence(torch.cat(parts, dim=1), relevance)
+        return z_TOI.mul_((scale_T1 * gain).unsqueeze(2))
+
+    return _by_tokens(relevance, inputs, terms, width, bias, rule, absorbed)
+
+
+def _by_tokens(
+    relevance: Float[Tensor, "seed token output"],
+    inputs: Float[Tensor, "token input"],
+    terms: Callable[[Tensor], Tensor],
+    num_outputs: int,
+    bias: Float[Tensor, " output"] | None,
+    rule: Rule,
+    absorbed: Absorbed,
+) -> Float[Tensor, "seed token input"]:
+    """Relevance of the inputs given their `terms` z (T, O, I) for a few tokens at a time."""
+    width = inputs.shape[1]
+    absorbs, parts = rule.bias == "absorb", []
+    step = max(1, _CHUNK // max(1, num_outputs * width))
+    for start in range(0, len(inputs), step):
+        tokens = slice(start, start + step)
+        z_TOI = terms(inputs[tokens])
+        if bias is not None and not absorbs:
+            z_TOI += (bias / width).unsqueeze(1)
+        parts.append(transition(relevance[:, tokens], z_TOI, rule, bias if absorbs else None, absorbed))
+    per_token = relevance.abs().sum(2, keepdim=True)
+    result = rescaled(torch.cat(parts, dim=1), per_token, (2,))
+    return rescaled(result, per_token.sum(1, keepdim=True), (1, 2))
 
 
 def transition(
@@ -188,20 +201,6 @@ def merged(parts: list[Tensor]) -> Tensor:
     return rescaled(torch.stack(parts).sum(0), wanted, (1, 2))
 
 
-def _per_token_and_sentence(result_NTI: Tensor, relevance_NTO: Tensor) -> Tensor:
-    per_token = relevance_NTO.abs().sum(2, keepdim=True)
-    result_NTI = rescaled(result_NTI, per_token, (2,))
-    return rescaled(result_NTI, per_token.sum(1, keepdim=True), (1, 2))
-
-
-def _chunks(num_tokens: int, size: int) -> list[slice]:
-    step = max(1, _CHUNK // max(1, size))
-    return [slice(start, start + step) for start in range(0, num_tokens, step)]
-
-
-# Relevance through softmax attention: queries, keys and values jointly, without any dense Jacobian.
-
-
 _QUERY_CHUNK = 1 << 24  # numbers of (head, query, key, width) held at a time
 
 
@@ -216,17 +215,11 @@ class AttentionCore:
     scaling: float
 
     def heads(self, heads: slice) -> "AttentionCore":
-        return AttentionCore(
-            query=self.query[heads],
-            key=self.key[heads],
-            value=self.value[heads],
-            weights=self.weights[heads],
-            scaling=self.scaling,
-        )
+        own = {name: getattr(self, name)[heads] for name in ("query", "key", "value", "weights")}
+        return replace(self, **own)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class CoreRelevance:
+class CoreRelevance(NamedTuple):
     """Relevance of an attention's queries, keys and values."""
 
     query: Float[Tensor, "seed head query width"]
@@ -234,11 +227,10 @@ class CoreRelevance:
     value: Float[Tensor, "seed key_head key value_width"]
 
     def absolute(self) -> Float[Tensor, "seed head 1 1"]:
-        parts = (part.abs().sum((2, 3), keepdim=True) for part in (self.query, self.key, self.value))
-        return torch.stack(list(parts)).sum(0)
+        return torch.stack([part.abs().sum((2, 3), keepdim=True) for part in self]).sum(0)
 
     def scaled(self, factor: Float[Tensor, "seed #head 1 1"]) -> "CoreRelevance":
-        return CoreRelevance(query=self.query * factor, key=self.key * factor, value=self.value * factor)
+        return CoreRelevance(*(part * factor for part in self))
 
 
 def core_relevance(
@@ -265,11 +257,7 @@ def core_relevance(
         _heads_relevance(relevance[:, start : start + step], core.heads(slice(start, start + step)), rule)
         for start in range(0, len(core.weights), step)
     ]
-    joined = CoreRelevance(
-        query=torch.cat([part.query for part in parts], 1),
-        key=torch.cat([part.key for part in parts], 1),
-        value=torch.cat([part.value for part in parts], 1),
-    )
+    joined = CoreRelevance(*(torch.cat(of_heads, 1) for of_heads in zip(*parts, strict=True)))
     wanted_NH = relevance.abs().sum((2, 3), keepdim=True)
     joined = joined.scaled(wanted_NH / (joined.absolute() + rule.epsilon))
     return joined.scaled(wanted_NH.sum(1, keepdim=True) / (joined.absolute().sum(1, keepdim=True) + rule.epsilon))
