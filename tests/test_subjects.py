@@ -11,7 +11,6 @@ import pytest
 
 import infoflow.subjects
 from infoflow.findings import FINDINGS
-from infoflow.report._story import sections
 
 ROOT = Path(__file__).parents[1]
 SUBJECTS = [one.name for one in pkgutil.iter_modules(infoflow.subjects.__path__)]
@@ -162,9 +161,3 @@ def test_a_subject_of_single_modules_adds_a_claim_and_a_measure_that_is_measured
     for name, text in {"__init__.py": '"""Mine."""', **ADDED}.items():
         (folder / name).write_text(text)
     subprocess.run([sys.executable, "-c", ASKED, str(folder.parent)], check=True)
-
-
-def test_every_claim_belongs_to_a_section_of_the_report():
-    homes = {word for heading, _ in sections() for word in (heading.id, *heading.claims)}
-
-    assert {claim.partition(":")[0] for claim in FINDINGS} <= homes

@@ -10,8 +10,8 @@ from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, PanelG
 from infoflow.report._in_words import half_for_good, listed, number
 from infoflow.report.forms._chart import color_of
 from infoflow.report.forms._over_time import layer_cells, layer_profile
-from infoflow.report.representations._information import INFORMATION_METHOD
 from infoflow.report.representations._distributions import GEOMETRY
+from infoflow.report.representations._information import INFORMATION_METHOD
 from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
 from infoflow.representations import IDENTITY_NEIGHBOURS, LAYER_DISTANCE, LENS
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
