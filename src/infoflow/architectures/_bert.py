@@ -28,8 +28,6 @@ from ._family import (
     shape_of,
 )
 
-# Families of masked LMs: each provides its blocks; further trained parts are the same for all.
-
 
 class AbstractEncoderFamily(AbstractFamily):
     """A family with a masked LM, which supports every encoder layout.
@@ -102,9 +100,6 @@ class AbstractEncoderFamily(AbstractFamily):
 def electra_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, embedding_size: int) -> ElectraConfig:
     """A configuration of ELECTRA, whose layers equal BERT's, under the same names."""
     return ElectraConfig(**shape_of(config, vocabulary, layers), embedding_size=embedding_size)
-
-
-# BERT's blocks in every layout, so that only the objective differs.
 
 
 BESIDE_AN_ENCODER = {"is_decoder": True, "add_cross_attention": True}
@@ -201,9 +196,6 @@ def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **rol
     return BertConfig(**shape_of(config, vocabulary, layers), **role)
 
 
-# ALBERT: one layer applied repeatedly, and factorised embeddings.
-
-
 _FACTOR = 2  # the embeddings' inner width is this fraction of the model's
 
 
@@ -247,9 +239,6 @@ def _shape(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str
 
 def _inner_width(config: ModelConfig) -> int:
     return config.embedding_width or max(config.width // _FACTOR, 1)
-
-
-# BERT's blocks without BERT's head: the output matrix reads the top layer directly.
 
 
 _BERT = Bert()

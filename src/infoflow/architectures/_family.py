@@ -9,9 +9,6 @@ from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import LATER, Limits, Share, UserError, as_written, check_settings
 
-# The shape of a model that a study trains.
-
-
 Deviation = Annotated[float, Limits(at_least=0, at_most=10)]
 Layers = Annotated[int, Limits(at_least=1, at_most=1000)]
 _BERT_WIDTH, _BERT_DEVIATION = 768, 0.02
@@ -109,9 +106,6 @@ def shape_of(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[s
     }
 
 
-# Kinds of attention in the layouts of trained models, and the scopes that choices among their heads are limited to.
-
-
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
 """The kinds of attention whose heads are selected separately."""
@@ -145,9 +139,6 @@ def check_trained_on(section: str, layouts: Mapping[str, str]) -> None:
                 f"{section}.objectives must train a single model ({', '.join(TRAINED_ON)}). Got {name}, "
                 f"which has the layout {layout}. Leave it out."
             )
-
-
-# Interface of a family of architectures: its layouts, how to build them, and their size.
 
 
 EncoderLayout = Literal["encoder", "encoder-pair", "encoder-spans", "generator-discriminator", "student-teacher"]

@@ -23,9 +23,6 @@ from infoflow.models import Elmo as ElmoModel
 from ._bert import AbstractEncoderFamily, Albert, Bert, PlainBert
 from ._family import AbstractFamily, Layout, ModelConfig, shape_of
 
-# Longformer: every token attends to some neighbours; by default the first token attends to all, and all to it.
-
-
 _SHARE = 8  # of the positions: 512 of the published model's 4096
 _SMALLEST = 4  # tokens: below that, Hugging Face's own code computes no bands
 # BERT's parameters with different names here.
@@ -138,9 +135,6 @@ def _in_bert(name: str) -> str:
     return name
 
 
-# GPT-2: normalisation before each sublayer instead of after it.
-
-
 @final
 class Gpt2(AbstractFamily):
     """Hugging Face's GPT-2, pre-norm and causal.
@@ -249,9 +243,6 @@ class T5(AbstractFamily):
         return layers * block + decoder + vocabulary.size * config.width
 
 
-# ELMo: LSTMs in both directions instead of attention.
-
-
 _LAYERS = 2  # ELMo's, in each direction, whatever the depth of the other models
 
 
@@ -287,9 +278,6 @@ class Elmo(AbstractFamily):
         cells = max(config.feedforward, config.width + 1)
         lstm = 8 * cells * config.width + cells * config.width
         return 2 * min(layers, _LAYERS) * lstm + 2 * vocabulary.size * config.width
-
-
-# Families by name, as used in plans.
 
 
 _ALL = (Bert(), PlainBert(), Albert(), Longformer(), Gpt2(), T5(), Elmo())

@@ -18,9 +18,6 @@ from ._encoded import Encoded, encode, template_digest
 from ._lines import read_lines
 from ._store import Stored, as_slice
 
-# Sentences on Arrow: counting, reading and encoding, and their columns.
-
-
 Side = Literal["text", "translation"]
 """The sentences of a corpus, or their translations."""
 Rest = Callable[[np.ndarray], Iterable[object]]
@@ -280,9 +277,6 @@ def _hashes(values: Iterable[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(parts), dtype="<u8").astype(np.uint64)
 
 
-# The rows of a corpus with additions: labels of sentences, another corpus as test part.
-
-
 def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path) -> tuple[Iterator[Row], list[str]]:
     """Rows with the label of each sentence, and their columns; `labels` as in `Corpus.with_labels`.
 
@@ -333,9 +327,6 @@ def _rows(corpus: AbstractSentences, columns: Sequence[str], size: int = 1024) -
         part = corpus.dataset.select_columns(list(columns))[np.arange(start, min(start + size, len(corpus)))]
         for values in zip(*(part[column] for column in columns), strict=True):
             yield dict(zip(columns, values, strict=True))
-
-
-# Which columns hold tags.
 
 
 _NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}

@@ -11,9 +11,6 @@ from tokenizers import Encoding
 from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import inside_word, is_inner, is_unspaced, running_word_spans, writes_no_spaces
 
-# The running text behind a list of words, and the character at which each word begins.
-
-
 _SPACE = re.compile(r"\s*")
 
 
@@ -84,9 +81,6 @@ def _agreement(part: str, word: str) -> int:
                 break
             shared += 1
     return shared
-
-
-# Subwords and their words, from a fast tokenizer's word ids.
 
 
 NOT_A_WORD = -1

@@ -19,8 +19,6 @@ from ._lines import printable
 from ._load import FACTS, GRAMMAR, GRAMMAR_SENTENCES, TATOEBA, tatoeba_folder
 from ._split import SPLIT_RULES, SplitRule, split_numbers
 
-# How much of a held-out part a model may have seen in training.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leakage:
@@ -69,9 +67,6 @@ def _share(
     # In both directions, so that only matching training sentences are in memory.
     touched = found(train.column(side), held_out.column(side))
     return float(found(held_out.column(side), compress(train.column(side), touched)).mean())
-
-
-# Data of `infoflow data`: the available corpora, and the content of one.
 
 
 _SHARES = {"validation": 0.02, "test": 0.10}  # of `CorpusPlan`

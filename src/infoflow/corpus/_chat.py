@@ -74,9 +74,6 @@ def _require_template(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         )
 
 
-# Conversations in files.
-
-
 def _conversations(source: str) -> Iterator[tuple[str, list[_Message]]]:
     """Each conversation's messages, and its position in the source for error messages."""
     path = Path(source)
@@ -131,9 +128,6 @@ def _message(value: Mapping[str, Any], where: str) -> _Message:
     if not isinstance(content, str):
         raise UserError(f"{where}: the content of a message must be text. Got {as_written(content)}.\n{_FORMS}")
     return {**own, "content": plain_text(content, where, 1)}
-
-
-# Rendering, and the characters of each message.
 
 
 def _row(where: str, messages: list[_Message], tokenizer: PreTrainedTokenizerBase) -> Row:

@@ -12,9 +12,6 @@ from infoflow.foundation import OwnWord, UserError, as_written, is_unicode
 
 from ._lines import LONGEST_LINE
 
-# The columns of a corpus and their Arrow types.
-
-
 Row = dict[str, Any]
 """Column name → value of one sentence, as readers yield it."""
 
@@ -65,9 +62,6 @@ class TextColumns:
     translation_column: OwnWord = ""
     document_column: OwnWord = ""  # column of each sentence's document name, for objectives that read documents
     documents: bool = False  # text files separate documents by blank lines; CoNLL-U begins each with # newdoc
-
-
-# Conversion of values of a table, list or dataset to sentences.
 
 
 def sentence(value: Any, where: str, number: int, column: str = "") -> str | None:
@@ -184,9 +178,6 @@ def look_up(record: Mapping[str, Any], column: str) -> Any:
 def is_missing(value: Any) -> bool:
     """Whether the value is missing: None, NaN, or pandas' equivalent."""
     return value is None or (not isinstance(value, str) and bool(pd.api.types.is_scalar(value) and pd.isna(value)))
-
-
-# One sentence of a corpus, with its annotation.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,8 +23,6 @@ from infoflow.foundation import (
 
 from ._columns import Row, is_missing
 
-# Documents: numbered while reading, hashed by their sentences, and their unbroken stretches.
-
 
 def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
     """The rows with a number, from 0, for each name in `document`."""
@@ -86,9 +84,6 @@ def most_of_document(found: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """Whether at least half of the sentences of each sentence's document were found: bool (sentence,)."""
     _, document, sizes = np.unique(documents, return_inverse=True, return_counts=True)
     return (2 * np.bincount(document, weights=found, minlength=len(sizes)) >= sizes)[document]
-
-
-# Finds sentences that repeat others exactly or up to one word.
 
 
 LEAST_WORDS = 4

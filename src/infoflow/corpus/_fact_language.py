@@ -13,9 +13,6 @@ from infoflow.foundation import Limits, Probability, Share, UserError, check_set
 from ._grammar import GrammarConfig
 from ._grammar_lexicon import invented_words, make_lexicon
 
-# The settings of a world of facts.
-
-
 FACTS_VERSION = 1  # increase when the same seed gives different facts or sentences
 """Version of the generator: a world depends only on it, its settings and its seed."""
 
@@ -188,9 +185,6 @@ def _others(index: int) -> Iterator[str]:
     return islice(fresh, index, None, 4)
 
 
-# A fact, and a question about it.
-
-
 Kind = Literal["trained", "changed", "held out", "withheld", "later"]
 """Where a fact occurs.
 
@@ -239,9 +233,6 @@ class Question:
     def masked(self, mask: str = "[MASK]") -> str:
         """The sentence with each word of its object masked."""
         return " ".join(mask if role == "object" else word for word, role in zip(self.words, self.roles, strict=True))
-
-
-# Wordings of facts: five frames, four synonyms of each relation.
 
 
 # R relation, X subject, Y object; the rest are function words.

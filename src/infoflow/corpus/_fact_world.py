@@ -32,9 +32,6 @@ from ._fact_language import (
 from ._grammar import grammar_rows
 from ._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 
-# `FactWorld`: entities, their facts, passages with facts, and questions about them.
-
-
 Part = Literal["train", "test"]
 
 
@@ -291,9 +288,6 @@ def _weights(kinds: list[Kind], config: FactConfig, seed: int) -> list[int]:
         weights.append(int(config.weights[order[place]]))
         counted += 1
     return weights
-
-
-# The training text of a world of facts as rows of a corpus.
 
 
 FACT_COLUMNS = ("text", "words", "entity", "label")

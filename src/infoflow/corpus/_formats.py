@@ -5,9 +5,6 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
-# Formats of other programs, recognised by a file's first bytes, its name, its first line, or its lines.
-
-
 TAKE_IT_OUT = "Extract its text, one sentence per line."
 _TABLE = "Write its column of sentences to a file, one sentence per line."
 

@@ -8,8 +8,6 @@ from math import gcd
 
 from infoflow.foundation import UserError, hash64
 
-# English words of the grammar, frequent first; rarer ones are invented.
-
 
 def listed(text: str) -> tuple[str, ...]:
     """The words of a text."""
@@ -58,9 +56,6 @@ ALL_ENGLISH = frozenset(word for words in ENGLISH.values() for word in words) | 
     *FUNCTION_WORDS,
     *IRREGULAR_PLURALS.values(),
 }
-
-
-# The lexicon of `grammar`: lemmas by word class, frequent ones first, each with its translation and gender.
 
 
 WordClass = str

@@ -16,9 +16,6 @@ from infoflow.foundation import UserError, as_written, json_fault, writes_no_spa
 
 from ._formats import advice, kind_by_bytes
 
-# Makes corpus text safe to show on a terminal.
-
-
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _JOINERS = "\u200c\u200d"  # part of the spelling of several scripts
 
@@ -35,9 +32,6 @@ def printable(text: str) -> str:
 def shortened(text: str) -> str:
     """The text; a long one is cut to its beginning and end, for messages."""
     return text if len(text) <= 200 else f"{text[:100]}…{text[-50:]} ({len(text):,} characters)"
-
-
-# Lines of a text file, plain or gzip, with errors that give the position.
 
 
 LONGEST_LINE = 1 << 20

@@ -25,9 +25,6 @@ from ._store import cache_folder, cached, store
 from ._tables import is_table
 from ._tagged import conll_columns
 
-# The built-in corpus `tatoeba-en-fr`: real sentences.
-
-
 TATOEBA = "tatoeba-en-fr"
 
 _DATA = Path(__file__).parent / "data"
@@ -54,9 +51,6 @@ def _unpack(folder: Path) -> None:
     shutil.copyfile(_DATA / _ATTRIBUTION, folder / _ATTRIBUTION)
     with lzma.open(_DATA / _PACKED) as packed, (folder / _PAIRS).open("wb") as pairs:
         shutil.copyfileobj(packed, pairs, 1 << 20)
-
-
-# `generate_grammar`, `generate_facts`: the built-in corpora for controlled experiments.
 
 
 MOST_SENTENCES = 100_000_000
@@ -106,9 +100,6 @@ def fact_corpus(world: FactWorld) -> Corpus:
     """
     key = digest(["facts", FACTS_VERSION, world.seed, world.config])
     return Corpus(store(fact_rows(world), FACT_COLUMNS, "facts", key), "facts")
-
-
-# `load_corpus`: a corpus by name or path, or from objects in memory.
 
 
 GRAMMAR = "grammar"

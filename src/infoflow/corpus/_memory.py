@@ -13,8 +13,6 @@ from ._alignment import running_text
 from ._columns import WHOLE_COLUMNS, Row, label, look_up, pair, plain_text, sentence
 from ._tables import LISTED, beside_text, beside_value, check_columns, completed, readers
 
-# Reads sentences from memory: lists, and frames of pandas or polars.
-
 
 def read_sentences(
     sentences: Sequence[Any], parallel: bool, where: str, documents: Sequence[Any] | np.ndarray | None = None
@@ -104,9 +102,6 @@ def _read_cells(
     pairs = zip(_cells(frame, text), _cells(frame, translation), strict=True)
     for number, (left, right) in enumerate(pairs, start=1):
         yield pair(read["text"](left, where, number, text), read["translation"](right, where, number, translation))
-
-
-# Reads a dataset of the Hugging Face `datasets` library.
 
 
 _OF_SENTENCES = {"text", "translation", "bad", "second", "question"}

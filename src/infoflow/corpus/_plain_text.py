@@ -101,9 +101,6 @@ def _blank_before(paragraph: str, found: re.Match[str]) -> bool:
     return found.start() > 0 and paragraph[found.start() - 1].isspace()
 
 
-# Reads one sentence per line, alone or aligned with its translation.
-
-
 def read_text(path: Path) -> Iterator[Row | None]:
     """Sentences of a text file; None for a blank line."""
     for _, line in read_lines(path):

@@ -12,8 +12,6 @@ from infoflow.foundation import UserError, current_display, digest, stream
 from ._documents import stretches
 from ._store import cached
 
-# Windows of running text: consecutive sentences up to a number of tokens.
-
 
 def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarray:
     """Rows of the consecutive sentences in each window: int64 (window, 2), the first row and the one after the last.
@@ -49,9 +47,6 @@ def text_bounds(documents: np.ndarray) -> np.ndarray:
     """The rows of each text: int64 (text, 2), the first and the one after the last."""
     first = np.flatnonzero(np.diff(documents, prepend=documents[:1] - 1))
     return np.stack([first, np.append(first[1:], len(documents))[: len(first)]], axis=1)
-
-
-# Pairs of segments of running text: does the second follow the first (BERT), or are they in order (ALBERT)?
 
 
 PairKind = Literal["next", "order"]

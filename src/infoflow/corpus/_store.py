@@ -21,9 +21,6 @@ from ._alignment import running_text, word_starts
 from ._columns import WORD_STARTS, Row, arrow_schema
 from ._tables import NEEDED
 
-# The cache of downloads, converted corpora and encoded corpora.
-
-
 _FULL = {
     errno.ENOSPC: "The disk is full",
     errno.EDQUOT: "The disk quota is used up",

@@ -14,8 +14,6 @@ from ._conllu import NUM_FIELDS
 from ._lines import CHUNK_TAG, check_length, printable, read_lines
 from ._tables import parsed_json, read_document
 
-# CCG categories: the left and right part of a supertag.
-
 
 class CategoryParts(NamedTuple):
     """A word's arguments on either side: outermost first, separated by spaces; empty for none."""

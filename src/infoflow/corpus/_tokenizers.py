@@ -25,9 +25,6 @@ from infoflow.foundation import UserError, is_unspaced, read_only, writes_no_spa
 
 from ._plain_text import STOPS
 
-# Read a tokenizer from its files as saved, even if transformers has another class for the model's family.
-
-
 _FILE = "tokenizer.json"
 _PROBES = (
     "The old cat, e.g. Tom's, sleeps: 3.14 km away!",
@@ -137,9 +134,6 @@ def _alike(chosen: PreTrainedTokenizerBase, plain: PreTrainedTokenizerBase) -> b
     except Exception:  # a class that does not take text, but for example words with bounding boxes
         return False
     return ids == expected
-
-
-# Tokenizer data for corrupting text and building models.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,9 +301,6 @@ def _is_inside(text: bytes) -> bool:
 
 def _first(*ids: int | None) -> int | None:
     return next((id for id in ids if id is not None), None)
-
-
-# Training and loading tokenizers.
 
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -11,8 +11,6 @@ from infoflow.foundation import UserError, stream
 from infoflow.models import Model
 from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, MaskedLM
 
-# Applies a model's training corruption to the text on which it is measured.
-
 
 def cannot_hide(model: Model) -> str | None:
     """Why tokens of a model's input cannot be masked as in a masked LM's training; None if they can."""
@@ -92,9 +90,6 @@ class ProbingNoise:
             probes = np.sort(chosen[inputs[chosen] != tokens[chosen]])
         replaced = (labels != UNSUPERVISED) & (labels != inputs) & ~self._vocabulary.is_special[inputs]
         return NoisySentence(tokens=noisy, probes=probes, replaces=np.count_nonzero(replaced) > 0)
-
-
-# Finds the tokens that are punctuation.
 
 
 _LETTERS_MARKS_DIGITS = "LMN"

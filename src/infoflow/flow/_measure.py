@@ -247,9 +247,6 @@ def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
     return {"measure": type(measure).__qualname__, "version": version, **code, **settings}
 
 
-# Isolates failures: a measure that fails on a model loses only its own table.
-
-
 # Exception types differ between libraries (Arrow, safetensors, torch), and some errors are known only by their text.
 _OF_THE_MACHINE = (
     "out of memory",

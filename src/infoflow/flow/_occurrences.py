@@ -34,9 +34,6 @@ class Occurrences:
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
-# Tags of sampled words: any per-word column of the corpus, as codes.
-
-
 NO_TAG = -1
 _SHOWN = 20  # values of a tag in a message
 _HOLES = {"_", None}
@@ -98,9 +95,6 @@ def _tag(column: Iterable[list[str]], whole: Iterable[list[str]], of_row: np.nda
     known = occurrences.word != NOT_A_WORD
     place = np.where(known, np.asarray(starts)[of_row] + occurrences.word, len(flat))
     return Tag(codes=codes[place], names=names)
-
-
-# Additional occurrences in a sample, so that frequent tokens do not crowd out rare ones.
 
 
 OUTSIDE = -1

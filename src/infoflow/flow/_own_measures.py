@@ -28,9 +28,6 @@ from ._measure import AbstractMeasure, Measure, Origin, PairMeasure, describe_me
 from ._runner import accepted_measures
 from ._sample import Activations, Need
 
-# Makes a streaming measure from a function; it handles sums, bootstrap blocks and merging.
-
-
 # B sentence, T token (padded), H head
 
 Function = Callable[[Tensor], Tensor]
@@ -154,9 +151,6 @@ def _given(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{'complex ' if value.is_complex() else ''}numbers of {_axes(value.shape) or 'no axis'}"
     return "nothing" if value is None else f"a {type(value).__name__}"
-
-
-# The user's own measures, from a Python file or as Python objects.
 
 
 _EXAMPLE = 'Write MINE = infoflow.measure_of(lambda states: states.norm(dim=-1), name="state_norm").'

@@ -33,9 +33,6 @@ from ._measure import (
 from ._pass import Pass, SampleKey
 from ._sample import Regime, SampleRequest, TokenSample
 
-# Inputs that `measure` and `compare` accept in place of loaded models, loaded corpora and lists of measures.
-
-
 Measures = Sequence[AbstractMeasure] | AbstractMeasure
 
 
@@ -72,9 +69,6 @@ def accepted_measures(measures: Any) -> Sequence[AbstractMeasure]:
     measures = [measures] if isinstance(measures, AbstractMeasure) else measures
     check_measures(measures)
     return measures
-
-
-# `measure`: any number of measures in one pass over a corpus.
 
 
 Tables = dict[str, pd.DataFrame]
@@ -230,9 +224,6 @@ def _tables(measures: Sequence[AbstractMeasure], computed: dict[int, list[pd.Dat
         if each not in failures:
             frames.setdefault(each.name, []).extend(computed[index])
     return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}
-
-
-# `compare`: two or more models on the same words.
 
 
 MODEL = Column("model", "string", "", "name of the model")

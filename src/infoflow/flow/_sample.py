@@ -20,9 +20,6 @@ from infoflow.results import Column
 
 from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata, first_of_each, rank_bins
 
-# The activations of a model on one batch, computed once and shared by all measures.
-
-
 Need = Literal["hidden", "attention", "heads"]
 """What a measure needs from a pass: states, attention weights, or the outputs of heads."""
 Regime = Literal["clean", "training"]

@@ -19,9 +19,6 @@ from ._first_pass import run_tiny, tiny_inputs
 from ._modules import evaluating
 from ._weights import check_finite
 
-# Metadata of an adapter folder from `peft`: the model that it belongs to, and its class.
-
-
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _PREFIX = "base_model.model."
@@ -114,9 +111,6 @@ def set_labels(config: PreTrainedConfig, held: dict[str, tuple[int, ...]]) -> No
 def plain_name(key: str) -> str:
     """The adapted model's name of a weight in an adapter's file."""
     return re.sub(r"\.(token_adapter\.)?(base_layer|original_module)\.", ".", key.removeprefix(_PREFIX))
-
-
-# Merge an adapter from `peft` into its model, so that the result computes the same as peft.
 
 
 _ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5}  # relative; 2e-2 in half precision

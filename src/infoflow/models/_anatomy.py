@@ -9,8 +9,6 @@ from torch import Tensor
 
 from infoflow.foundation import shown_by
 
-# Regions of parameters: the rows or columns of a projection or one of its heads.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParameterSlice:
@@ -89,9 +87,6 @@ def _window(ranges: tuple[tuple[int, int], ...], start: int, stop: int) -> tuple
             window.append((low + first, low + last))
         offset += high - low
     return tuple(window)
-
-
-# Any model as stacks of layers of attention heads, and each of its parameters in one group.
 
 
 COMPONENTS = (

@@ -31,9 +31,6 @@ def hub_is_reachable() -> bool:
     return True
 
 
-# Names of models on the hub: `REPOSITORY`, or `REPOSITORY@REVISION` for a branch, tag or commit.
-
-
 _SHOWN = 8
 
 

@@ -20,9 +20,6 @@ from ._first_pass import tiny_inputs
 from ._model import Model
 from ._tap import tap
 
-# Token ids as arguments of a model's forward pass, padded on either side without affecting real tokens.
-
-
 LeftPadding = Literal["as is", "positions", "refused"]
 
 
@@ -167,9 +164,6 @@ def without_cache(module: nn.Module) -> dict[str, bool]:
     # A model of text and images passes it on to its language model.
     handed_on = accepts(module, "use_cache") and hasattr(text, "use_cache")
     return {"use_cache": False} if named or handed_on else {}
-
-
-# Task scores: a model's loss, in nats per token.
 
 
 IGNORED = -100

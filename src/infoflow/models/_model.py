@@ -19,8 +19,6 @@ from ._first_pass import output_embeddings
 from ._placed import input_device, loaded
 from ._tokenizers import reading_of
 
-# The maximum sequence length of a model.
-
 
 def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tables: Sequence[str]) -> int | None:
     """Maximum number of tokens of a stack, special ones included; None if unlimited (T5).
@@ -69,9 +67,6 @@ def _in_stack(name: str, anatomy: Anatomy, stack: str) -> bool:
     if len(anatomy.stacks) == 1:
         return True
     return next((part for part in name.split(".") if part in ("encoder", "decoder")), None) == stack
-
-
-# A Hugging Face model with infoflow's metadata.
 
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
@@ -179,9 +174,6 @@ def feed_forward_outputs(model: Model, stack: str) -> list[str]:
                 f"{layer.index} has {several}."
             )
     return [names[0] for names in found]
-
-
-# Read or replace the output of one module in each block, without changing the model.
 
 
 OutputEdit = Callable[[int, Tensor], Tensor | None]

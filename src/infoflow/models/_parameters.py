@@ -8,9 +8,6 @@ from infoflow._transformers import Conv1D, PreTrainedModel
 
 from ._anatomy import Attention, ParameterGroup, ParameterSlice, Projection, Stack
 
-# Layout of heads in query, key, value and output projections: separate, fused, interleaved and transposed.
-
-
 _SEPARATE = {
     "query": ("query", "q_proj", "q_lin", "q", "q_attn", "to_q", "query_proj"),
     "key": ("key", "k_proj", "k_lin", "k", "to_k", "key_proj"),

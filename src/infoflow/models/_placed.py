@@ -145,9 +145,6 @@ def _loaded(module: nn.Module, name: str) -> Tensor:
     )
 
 
-# A model that is larger than the device: accelerate places it.
-
-
 def placement(
     home: Path | str, config: PreTrainedConfig, family: Any, item_bytes: float, device: torch.device
 ) -> dict[str, Any]:

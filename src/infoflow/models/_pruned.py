@@ -21,9 +21,6 @@ from ._model import Model
 from ._saved import save_model
 from .modeling_pruned import FullBias, keep_full_bias, pruned_class, resize
 
-# Remove heads from a model: smaller projections, the same function as with those heads ablated.
-
-
 Site = tuple[str, str, int]
 """(stack, kind, layer) of an attention."""
 Kept = dict[Site, tuple[int, ...]]

@@ -183,9 +183,6 @@ def _per_sentence(part: Any, batch: int) -> bool:
     return isinstance(part, torch.Tensor) and part.dim() > 1 and part.shape[0] == batch
 
 
-# Rerun each block on its original input, edited or with other weights, without rerunning lower layers.
-
-
 Edit = Callable[[AttentionCall], AttentionCall]
 
 

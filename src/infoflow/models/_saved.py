@@ -103,9 +103,6 @@ def _quiet() -> Iterator[None]:
         transformers.utils.logging.enable_progress_bar()
 
 
-# One tokenizer that reads the source language and writes the target language.
-
-
 def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, target_tokenizer: Any = None) -> None:
     """Write the tokenizers of a model.
 

@@ -199,9 +199,6 @@ def _longest(divide: Callable[[str], str], texts: Iterable[str]) -> int:
     return longest
 
 
-# ROUGE: the overlap of a generated text with a reference.
-
-
 ROUGE = ("rougeL", "rouge1", "rouge2")
 
 
@@ -273,9 +270,6 @@ _MATCHES: dict[str, Callable[[list[str], list[str]], tuple[int, int]]] = {
     "rouge1": _shared,
     "rouge2": lambda said, right: _shared(list(pairwise(said)), list(pairwise(right))),
 }
-
-
-# Metrics of answers as texts: SQuAD's match and overlap, containment, memorisation, stored bits.
 
 
 Numbers = Tensor | np.ndarray | Sequence[Any]

@@ -17,9 +17,6 @@ from infoflow.foundation import UserError, as_written, current_display, patient_
 from ._hub import hub_arguments, hub_is_reachable, machine_lacks, reason_of
 from ._weights import read_gguf_tokenizer
 
-# The tokenizers of a model: given, or saved with its weights.
-
-
 TARGET_FOLDER = "target_tokenizer"
 """Subfolder of a checkpoint for a translation model's separate output tokenizer."""
 SOURCE_FOLDER = "source_tokenizer"

@@ -120,9 +120,6 @@ def _require_equal(model: Model, logits: Tensor, expected: Tensor) -> None:
         )
 
 
-# Translation by beam search.
-
-
 def translate(
     model: Model,
     sentences: Sequence[str],

@@ -76,9 +76,6 @@ def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
     return replace(anatomy, stacks=stacks)
 
 
-# -- looking
-
-
 def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
     """One pass in which every block also runs on its input with one token changed and hidden as a key."""
     hiding = False
@@ -155,9 +152,6 @@ def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
 def _epsilon(states: Tensor) -> float:
     """Machine epsilon of the states; float32's in a float64 model too, since many families compute norms in float32."""
     return max(torch.finfo(states.dtype).eps, torch.finfo(torch.float32).eps)
-
-
-# -- states
 
 
 def _ids_of(stack: Stack, inputs: dict[str, Tensor]) -> Tensor:
@@ -295,9 +289,6 @@ def _result(output: Any) -> Tensor:
 
 def _equal(found: Tensor, expected: Tensor) -> bool:
     return _distance(found, expected) <= _ROUNDING * _epsilon(expected)
-
-
-# -- padding
 
 
 def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor]) -> bool:

@@ -26,9 +26,6 @@ from infoflow.foundation import UserError, current_display, missing_extra
 from ._first_pass import output_embeddings
 from ._placed import loaded
 
-# Checks that the weights of a checkpoint are complete, fit the model, and are all used.
-
-
 # Buffers saved by older versions of transformers; today they are computed.
 _COMPUTED = re.compile(
     r"(position_ids|token_type_ids|inv_freq|masked_bias|relative_position_index|attn\.bias|attention\.bias|"
