@@ -81,11 +81,6 @@ class ModelConfig:
         """
         return self.initializer_range or _BERT_DEVIATION * (_BERT_WIDTH / self.width) ** 0.5
 
-    @property
-    def block_parameters(self) -> int:
-        """Parameters of the matrices of one layer: query, key, value and output, and both of the feed-forward part."""
-        return 4 * self.width**2 + 2 * self.width * self.feedforward
-
 
 def shape_of(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
     """The shape under Hugging Face's usual configuration names."""
@@ -193,9 +188,3 @@ class AbstractFamily(ABC):
             target: Vocabulary of the decoder in an encoder-decoder.
             layers: Number of layers of every stack.
         """
-
-    @abstractmethod
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """A lower estimate of the number of parameters that `build` would create, available before building."""

@@ -53,16 +53,10 @@ class Longformer(AbstractEncoderFamily):
     base: ClassVar[str] = "longformer"
 
     def check(self, config: ModelConfig) -> None:
-        """See `AbstractFamily.check`: its window must fit the positions."""
         super().check(config)
         window_of(config)
 
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.masked_lm`.
-
-        Raises:
-            UserError: The window is larger than the positions.
-        """
         # First, so that its values are drawn as in BERT itself.
         bert = Bert().masked_lm(config, vocabulary, layers)
         model = LongformerForMaskedLM(_longformer_config(config, vocabulary, layers))
@@ -71,15 +65,9 @@ class Longformer(AbstractEncoderFamily):
         return model
 
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.detector`."""
         model = LongformerForTokenClassification(_longformer_config(config, vocabulary, layers, num_labels=1))
         compute_densely(model)
         return model
-
-    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """Parameters of the matrices, without biases."""
-        block = config.block_parameters + 3 * config.width**2
-        return layers * block + (vocabulary.size + config.positions) * config.width
 
 
 def _longformer_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **head: Any) -> LongformerConfig:
@@ -155,20 +143,12 @@ class Gpt2(AbstractFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         if layout == "bidirectional-pair":
             from ._compositions import BidirectionalPair  # slow import
 
             stacks = (_decoder(config, vocabulary, layers), _decoder(config, vocabulary, layers))
             return BidirectionalPair(*stacks, head="lm_head")
         return _decoder(config, vocabulary, layers)
-
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices, without biases."""
-        stack = layers * config.block_parameters + config.positions * config.width
-        return (2 if layout == "bidirectional-pair" else 1) * stack + vocabulary.size * config.width
 
 
 def _decoder(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
@@ -206,7 +186,6 @@ class T5(AbstractFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         if target != vocabulary:
             raise UserError(
                 "t5 has one table of embeddings for both sides, so it reads and writes one vocabulary. Got two, as for "
@@ -234,14 +213,6 @@ class T5(AbstractFamily):
         generation.eos_token_id = vocabulary.end
         return model
 
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices."""
-        block = config.block_parameters
-        decoder = config.decoder_depth * (block + 4 * config.width**2)
-        return layers * block + decoder + vocabulary.size * config.width
-
 
 _LAYERS = 2  # ELMo's, in each direction, whatever the depth of the other models
 
@@ -262,7 +233,6 @@ class Elmo(AbstractFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         shape = shape_of(config, vocabulary, min(layers, _LAYERS))
         kept = ("vocab_size", "hidden_size", "num_hidden_layers", "initializer_range", "max_position_embeddings")
         special = {name: shape[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
@@ -270,14 +240,6 @@ class Elmo(AbstractFamily):
         return ElmoModel(
             ElmoConfig(**{name: shape[name] for name in kept}, cell_size=cells, dropout=config.dropout, **special)
         )
-
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices, without biases."""
-        cells = max(config.feedforward, config.width + 1)
-        lstm = 8 * cells * config.width + cells * config.width
-        return 2 * min(layers, _LAYERS) * lstm + 2 * vocabulary.size * config.width
 
 
 _ALL = (Bert(), PlainBert(), Albert(), Longformer(), Gpt2(), T5(), Elmo())
