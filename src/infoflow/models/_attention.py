@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from infoflow._transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 from ._anatomy import OwnCode
-from ._attention_call import UNKNOWN, AttentionCall, attention_weights
+from ._attention_call import AttentionCall, attention_weights
 from ._own_attention import OwnCall, watching_own_attention
 
 IMPLEMENTATION = "infoflow"
@@ -54,7 +54,6 @@ def _tapped_attention(
 ) -> tuple[Tensor, Tensor]:
     group = query.shape[1] // max(1, key.shape[1])  # a pruned layer may have no head
     whole = AttentionCall(
-        site=UNKNOWN,
         module=module,
         num_key_value_heads=key.shape[1],
         query=query,
@@ -132,7 +131,6 @@ def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
         query, key = seen.query, seen.key.repeat_interleave(seen.query.shape[1] // seen.key.shape[1], dim=1)
         mask = mask - (query @ key.mT) * code.scaling
     return AttentionCall(
-        site=UNKNOWN,
         module=seen.module,
         num_key_value_heads=seen.value.shape[1],
         query=query,
@@ -141,8 +139,6 @@ def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
         mask=mask,
         scaling=1.0 if code.scaling is None else code.scaling,
         dropout=seen.dropout,
-        position_bias=None,
-        softcap=None,
         weights=weights,
     )
 
@@ -227,11 +223,6 @@ def _implementations(module: nn.Module) -> list[tuple[PreTrainedConfig, str | No
     `set_attn_implementation` visits declared sub-configurations only and warns if a family fixes its choice; the tap
     must reach, and restore, exactly the objects that the attention modules read.
     """
-    configs = {
-        id(config): config for child in module.modules() if (config := getattr(child, "config", None)) is not None
-    }
-    return [
-        (config, config._attn_implementation_internal)
-        for config in configs.values()
-        if isinstance(config, PreTrainedConfig)
-    ]
+    found = (getattr(child, "config", None) for child in module.modules())
+    configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
+    return [(config, config._attn_implementation_internal) for config in configs.values()]

@@ -3,9 +3,10 @@
 # B batch, H query head, G key/value head, T query token, S key token, d head width
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -81,26 +82,15 @@ def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
     return inputs
 
 
-def watch(module: PreTrainedModel) -> list[WatchedCall]:
+def watch(module: PreTrainedModel, callers: set[nn.Module] | None = None) -> list[WatchedCall]:
     """Calls of the attention function, in order.
+
+    With `callers`, which call it, also the attention that all other modules compute in their own code.
 
     Raises:
         UserError: The model cannot run on token ids, computes different results with infoflow's attention function, or
             attends to something other than tokens.
     """
-    return _watch(module, None)
-
-
-def watch_own(module: PreTrainedModel, others: set[nn.Module]) -> list[WatchedCall]:
-    """Calls of the attention function by `others`, and attention that all other modules compute in their own code.
-
-    Raises:
-        UserError: As in `watch`.
-    """
-    return _watch(module, others)
-
-
-def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[WatchedCall]:
     calls: list[WatchedCall] = []
     outputs: dict[nn.Module, Tensor] = {}
     with ExitStack() as stack:
@@ -109,9 +99,12 @@ def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[Watch
         expected = run_tiny(module, inputs)
         listeners = {child: _recorder(calls, outputs) for child in module.modules()}
         stack.enter_context(listening(module, listeners))
-        stack.enter_context(_watching_linear_modules(module, calls, outputs))
-        if others is not None:
-            show = _own_recorder(calls, outputs, others)
+        for child in module.modules():
+            if isinstance(child, nn.Linear | Conv1D):
+                stack.enter_context(child.register_forward_pre_hook(partial(_match_projection, calls)))
+                stack.enter_context(child.register_forward_hook(lambda one, _, output: outputs.update({one: output})))
+        if callers is not None:
+            show = _own_recorder(calls, outputs, callers)
             stack.enter_context(watching_own_attention(dict.fromkeys(module.modules()), show))
         output = run_tiny(module, inputs)
     if calls:
@@ -153,8 +146,7 @@ def _is_linear_by_head(
             stack.enter_context(evaluating(module))
             edit = {call.module: lambda one, context=context: one.edited(context=context)}
             stack.enter_context(listening(module, edit))
-            handle = candidate.register_forward_pre_hook(lambda _, args, read=read: read.append(args[0]))
-            stack.callback(handle.remove)
+            stack.enter_context(candidate.register_forward_pre_hook(lambda _, args, read=read: read.append(args[0])))
             run_tiny(module, inputs)
         found.append(read[0].reshape(shape[0], call.num_queries, heads, width).transpose(1, 2).double())
     expected = factors.double() * found[0] + found[1]
@@ -247,10 +239,10 @@ def _recorder(calls: list[WatchedCall], outputs: dict[nn.Module, Tensor]) -> Cal
 
 
 def _own_recorder(
-    calls: list[WatchedCall], outputs: dict[nn.Module, Tensor], others: set[nn.Module]
+    calls: list[WatchedCall], outputs: dict[nn.Module, Tensor], callers: set[nn.Module]
 ) -> Callable[[OwnCall], None]:
     def record(seen: OwnCall) -> None:
-        if seen.module in others:
+        if seen.module in callers:
             return  # it uses infoflow's own attention function
         last = calls[-1] if calls else None
         if last is not None and last.module is seen.module and last.projection is None:
@@ -277,8 +269,9 @@ def _own_recorder(
     return record
 
 
-def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor) -> None:
+def _match_projection(calls: list[WatchedCall], child: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     """Find the first linear module that receives exactly an attention call's output: its output projection."""
+    value = inputs[0]
     if not calls or calls[-1].projection is not None:
         return
     context_BTD = calls[-1].context_BTD
@@ -289,23 +282,3 @@ def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor)
     # NaNs of a damaged model count as equal, since measures report where NaNs begin.
     if torch.allclose(value.reshape(context_BTD.shape), context_BTD, rtol=0, atol=0, equal_nan=True):
         calls[-1].projection = child
-
-
-@contextmanager
-def _watching_linear_modules(
-    module: nn.Module, calls: list[WatchedCall], outputs: dict[nn.Module, Tensor]
-) -> Iterator[None]:
-    def before(child: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        _match_projection(calls, child, inputs[0])
-
-    def after(child: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        outputs[child] = output
-
-    linear = [child for child in module.modules() if isinstance(child, nn.Linear | Conv1D)]
-    handles = [child.register_forward_pre_hook(before) for child in linear]
-    handles += [child.register_forward_hook(after) for child in linear]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

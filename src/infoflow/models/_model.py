@@ -16,6 +16,7 @@ from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy
 from ._first_pass import output_embeddings
+from ._modules import hooked
 from ._placed import input_device, loaded
 from ._tokenizers import reading_of
 
@@ -25,13 +26,7 @@ def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tabl
 
     The size of the position table, minus the rows that RoBERTa reserves for padding and BART and OPT for an offset; for
     rotary positions, which are computed, the length in the configuration: for a model of text and images, the
-    configuration of its text part.
-
-    Args:
-        module: The model.
-        anatomy: Its stacks.
-        stack: Name of the stack.
-        tables: The position tables that a forward pass on text reads: a model of text and images has others too.
+    configuration of its text part. `tables` are those that a forward pass on text reads; such a model has others too.
     """
     for name in tables:
         table = module.get_submodule(name)
@@ -44,11 +39,9 @@ def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tabl
 
 def position_tables(module: nn.Module) -> dict[str, nn.Module]:
     """Every position table by name, whatever its use."""
-    return {
-        name: child
-        for name, child in module.named_modules()
-        if isinstance(child, nn.Embedding) and _is_position_table(name)
-    }
+    tables = {name: child for name, child in module.named_modules() if isinstance(child, nn.Embedding)}
+    last = {name: name.rpartition(".")[2] for name in tables}
+    return {name: table for name, table in tables.items() if last[name] == "wpe" or "position" in last[name]}
 
 
 def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
@@ -56,11 +49,6 @@ def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
     config = part if isinstance(part, PreTrainedConfig) else config
     # The method may guess among several parts; if there are none, the configuration is the text's.
     return config.get_text_config() if config.sub_configs else config
-
-
-def _is_position_table(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    return last == "wpe" or "position" in last
 
 
 def _in_stack(name: str, anatomy: Anatomy, stack: str) -> bool:
@@ -213,10 +201,6 @@ def module_outputs(model: Model, modules: Sequence[str], edit: OutputEdit) -> It
 
         return after
 
-    handles = [model.module.register_forward_pre_hook(restart)]
-    handles += [model.module.get_submodule(name).register_forward_hook(shown(name)) for name in layers]
-    try:
+    shows = [model.module.get_submodule(name).register_forward_hook(shown(name)) for name in layers]
+    with hooked([model.module.register_forward_pre_hook(restart), *shows]):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -153,9 +153,9 @@ class _Watch(TorchFunctionMode):
 
     def follow(self, modules: Iterable[nn.Module], stack: ExitStack) -> None:
         for module in modules:
-            stack.callback(module.register_forward_pre_hook(self._enter).remove)
+            stack.enter_context(module.register_forward_pre_hook(self._enter))
             # Also after an error: it may be caught, and the next pass must not start inside this module.
-            stack.callback(module.register_forward_hook(self._leave, always_call=True).remove)
+            stack.enter_context(module.register_forward_hook(self._leave, always_call=True))
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self._running.append(module)

@@ -37,7 +37,7 @@ def find_projections(
     missing = {part: num for (part, found_part), num in zip(found.items(), heads, strict=True) if found_part is None}
     fused = next((child for child in (*_CONTIGUOUS, *_INTERLEAVED) if child in linear), None)
     if fused and missing:
-        ranges = _fused_ranges(fused, _out_features(linear[fused]), missing)
+        ranges = _fused_ranges(fused, out_features(linear[fused]), missing)
         for part, part_ranges in ranges.items():
             found[part] = _rows(linear[fused], paths[fused], part_ranges, missing[part])
     return found["query"], found["key"], found["value"]
@@ -59,7 +59,7 @@ def output_projection_slices(model: nn.Module, name: str, num_heads: int) -> Pro
 
 def _rows(linear: nn.Module, name: str, ranges: Ranges | None, num_heads: int) -> Projection:
     """The part of a linear module's output in `ranges` (default: all)."""
-    ranges = ranges or ((0, _out_features(linear)),)
+    ranges = ranges or ((0, out_features(linear)),)
     dim = 1 if isinstance(linear, Conv1D) else 0
     bias = None if linear.bias is None else ParameterSlice(parameter=f"{name}.bias", dim=0, ranges=ranges)
     return Projection(
@@ -87,7 +87,7 @@ def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ran
     }
 
 
-def _out_features(linear: nn.Module) -> int:
+def out_features(linear: nn.Module) -> int:
     return linear.nf if isinstance(linear, Conv1D) else linear.out_features
 
 

@@ -20,7 +20,7 @@ from infoflow.foundation import UserError
 from ._anatomy import Attention
 from ._attention_call import AttentionCall
 from ._model import Model
-from ._states import returning, run_again, shared_keys, states_of, states_read, with_states
+from ._modules import hooked, returning, run_again, shared_keys, states_of, states_read, with_states
 from ._tap import tap
 
 # Run the upper blocks only: the lower ones return their recorded outputs, repeated for several variants.
@@ -59,15 +59,13 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
         for anatomy in model.anatomy.stacks:
             calls = deque(layer.index for layer in anatomy.layers)
             for block in {model.module.get_submodule(layer.block) for layer in anatomy.layers}:
-                handle = block.register_forward_hook(_keep(result, anatomy.name, calls), with_kwargs=True)
-                stack.callback(handle.remove)
+                stack.enter_context(block.register_forward_hook(_keep(result, anatomy.name, calls), with_kwargs=True))
             for layer in () if anatomy.shared else anatomy.layers:
                 if "self" not in layer.attentions:
                     continue
                 kept = AttentionOutput(attention=layer.attentions["self"])
                 result.attentions[anatomy.name, layer.index] = kept
-                for handle in _keep_attention(model, kept):
-                    stack.callback(handle.remove)
+                stack.enter_context(hooked(_keep_attention(model, kept)))
         yield result
 
 
@@ -252,8 +250,9 @@ def rerun_blocks(
         applied = None
         reruns.append(BlockRerun(kept=own.joined(states_of(output)), edited=tuple(edited)))
 
-    modules = {model.module.get_submodule(layer.block) for layer in own.layers}
-    with tap(model, on_attention=on_attention), _after(modules, again):
+    blocks = {model.module.get_submodule(layer.block) for layer in own.layers}
+    hooks = (block.register_forward_hook(again, with_kwargs=True) for block in blocks)
+    with tap(model, on_attention=on_attention), hooked(hooks):
         forward()
     assert len(reruns) == len(own.layers), f"{len(reruns)} of {len(own.layers)} blocks ran"
     return reruns
@@ -285,7 +284,8 @@ def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Cal
         theirs = [joined(run_again(other.module.get_submodule(path), args, kwargs)) - states for other in others]
         found.append(BlockUpdates(own=joined(states_of(output)) - states, others=tuple(theirs)))
 
-    with _after({model.module.get_submodule(layer.block) for layer in layers}, again):
+    blocks = {model.module.get_submodule(layer.block) for layer in layers}
+    with hooked(block.register_forward_hook(again, with_kwargs=True) for block in blocks):
         forward()
     assert len(found) == len(layers), f"{len(found)} of {len(layers)} blocks ran"
     return found
@@ -332,15 +332,3 @@ def _require_no_cache(model: Model, given: list[Any]) -> None:
             f"{model.name} fills a key-value cache, but its blocks must run twice on the same input. Call it with "
             "use_cache=False, as model_inputs does."
         )
-
-
-@contextmanager
-def _after(
-    blocks: set[nn.Module], hook: Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
-) -> Iterator[None]:
-    handles = [block.register_forward_hook(hook, with_kwargs=True) for block in blocks]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -2,8 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tokenizers.models import BPE
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerFast, transformers
 
 from ._card import model_card
+from ._modules import without_remarks
 from ._tokenizers import SOURCE_FOLDER, TARGET_FOLDER
 
 UNUSED = "unused.safetensors"
@@ -53,7 +53,7 @@ def save_weights(module: PreTrainedModel, folder: Path, **options: Any) -> None:
     """Write only weights and configuration; `module` is unchanged. The options are for `save_pretrained`."""
     config: Any = module.config
     before = config.architectures, config.dtype  # saving fills them in, and a run's key includes the configuration
-    with _quiet():
+    with without_remarks():
         module.save_pretrained(folder, **options)
     config.architectures, config.dtype = before
     _save_unused_poolers(module, folder)
@@ -88,19 +88,6 @@ def without_unused(config: Any, folder: Path) -> None:
 
 def _write(path: Path, entries: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress Hugging Face's progress bars, since progress has its own display."""
-    if not transformers.utils.logging.is_progress_bar_enabled():
-        yield
-        return
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers.utils.logging.enable_progress_bar()
 
 
 def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, target_tokenizer: Any = None) -> None:

@@ -16,8 +16,8 @@ from ._anatomy import OwnCode
 from ._attention import Listener, listening
 from ._attention_call import AtSite, AttentionCall, Site
 from ._model import Model
+from ._modules import states_of, states_read
 from ._placed import is_placed
-from ._states import states_of, states_read
 
 StackKind = tuple[str, str]
 Gates = Mapping[StackKind, Tensor | Sequence[Tensor]]
@@ -109,7 +109,7 @@ def tap(
             if module.training:  # LayerDrop may skip layer 0, where lists restart
                 result.clear()
 
-        stack.enter_context(_hook(model.module.register_forward_pre_hook(restart)))
+        stack.enter_context(model.module.register_forward_pre_hook(restart))
         if hidden:
             _tap_blocks(model, stack, result, rounds)
         if heads or gates or on_heads:
@@ -177,14 +177,6 @@ class _Rounds:
         return sites[count % len(sites)]
 
 
-@contextmanager
-def _hook(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 def _store(
     slots: dict[Any, list[Tensor]], key: Any, index: int, rows: "_Rows", value: Tensor, gap: Tensor | None = None
 ) -> None:
@@ -212,8 +204,8 @@ def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) ->
         keep(site, site.layer + 1, states_of(output))
 
     for block in rounds.blocks:
-        stack.enter_context(_hook(block.register_forward_pre_hook(before, with_kwargs=True)))
-        stack.enter_context(_hook(block.register_forward_hook(after)))
+        stack.enter_context(block.register_forward_pre_hook(before, with_kwargs=True))
+        stack.enter_context(block.register_forward_hook(after))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,7 +256,7 @@ def _tap_projections(model: Model, stack: ExitStack, projection_tap: _Projection
         for one in model.anatomy.attentions()
     }
     for projection, shape in heads.items():
-        stack.enter_context(_hook(projection.register_forward_pre_hook(projection_tap.hook(*shape))))
+        stack.enter_context(projection.register_forward_pre_hook(projection_tap.hook(*shape)))
 
 
 def _own_codes(model: Model) -> dict[nn.Module, OwnCode]:

@@ -6,7 +6,7 @@ stream, whose results depend on padding, or whose tokens interact outside attent
 
 # B sentence, T token, D width
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import permutations
@@ -23,8 +23,8 @@ from ._attention_call import AttentionCall
 from ._first_pass import runs_alone, tiny_inputs
 from ._losses import accepts, without_cache
 from ._model import Model, position_tables
+from ._modules import all_returning, reading, run_again, states_of, states_read, with_states
 from ._rerun import without_token
-from ._states import reading, returning, run_again, states_of, states_read, with_states
 from ._tap import tap
 
 _CHANGED = 1  # index of the changed token: not the first, with neighbours on both sides
@@ -108,11 +108,9 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
     with ExitStack() as restore, tap(model, hidden=True, on_attention=on_attention) as tapped:
         for stack in model.anatomy.stacks:
             for block in {model.module.get_submodule(layer.block) for layer in stack.layers}:
-                handle = block.register_forward_hook(after(stack), with_kwargs=True)
-                restore.callback(handle.remove)
+                restore.enter_context(block.register_forward_hook(after(stack), with_kwargs=True))
         for name, table in position_tables(model.module).items():
-            handle = table.register_forward_hook(lambda *_, name=name: seen.tables.update({name: None}))
-            restore.callback(handle.remove)
+            restore.enter_context(table.register_forward_hook(lambda *_, name=name: seen.tables.update({name: None})))
         _run(model, inputs)
     seen.hidden = dict(tapped.hidden)
     return seen
@@ -216,20 +214,14 @@ def _not_the_stream(model: Model, stack: str, layer: int) -> str:
     first, second = layers[layer - 1].block, layers[layer].block
     why = "something else runs between them"
     if first.rpartition(".")[0].rpartition(".")[0] and first.rpartition(".")[0] == second.rpartition(".")[0]:
-        outer = [path for path in _outer(first) if isinstance(model.module.get_submodule(path), nn.ModuleList)]
-        if len(outer) > 1:
+        outer = (first.rsplit(".", depth)[0] for depth in range(1, first.count(".") + 1))
+        if sum(isinstance(model.module.get_submodule(path), nn.ModuleList) for path in outer) > 1:
             why = f"they are parts of one block, which has several attentions of one kind ({first}, {second})"
     return (
         f"What {first} of {_family(model)} returns is not what {second} reads: {why}, so the outputs of its "
         f"{stack}'s blocks are not the states between them. infoflow needs blocks that follow one another with one "
         "attention of each kind; analyse a model of another family."
     )
-
-
-def _outer(path: str) -> Iterator[str]:
-    parts = path.split(".")
-    for end in range(1, len(parts)):
-        yield ".".join(parts[:end])
 
 
 def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: Any) -> None:
@@ -255,8 +247,7 @@ def _all_equal(ours: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
 
 
 def _own_states(model: Model, stack: str, output: Any) -> tuple[Tensor, ...] | None:
-    names = [f"{stack}_hidden_states"] if len(model.anatomy.stacks) > 1 else ["hidden_states"]
-    found = next((getattr(output, name, None) for name in names), None)
+    found = getattr(output, f"{stack}_hidden_states" if len(model.anatomy.stacks) > 1 else "hidden_states", None)
     return found if isinstance(found, tuple) and found and all(isinstance(one, Tensor) for one in found) else None
 
 
@@ -277,9 +268,7 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
 
 def _passed_over(model: Model, outputs: dict[nn.Module, Any], inputs: dict[str, Tensor]) -> Any:
     """The forward pass with blocks that only return `outputs`."""
-    with ExitStack() as restore:
-        for block, output in outputs.items():
-            restore.enter_context(returning(block, lambda output=output: output))
+    with all_returning(outputs):
         return _run(model, inputs)
 
 

@@ -2,8 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from infoflow._transformers import (
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    transformers,
 )
 from infoflow.foundation import UserError, current_display, missing_extra
 
@@ -146,24 +145,15 @@ def _is_inside(name: str, model: PreTrainedModel, used: set[str]) -> bool:
     if not blocks.isdisjoint(_layers_of(name)):
         return True
     parent, _, leaf = name.rpartition(".")
-    return (
-        leaf in ("weight", "bias")
-        and name not in own
-        and any(
-            isinstance(child, nn.Linear | nn.LayerNorm) and path == parent
-            for path, child in ((path.removeprefix(start), child) for path, child in model.named_modules())
-            if path
-        )
-    )
+    modules = {path.removeprefix(start): child for path, child in model.named_modules() if path}
+    return leaf in ("weight", "bias") and name not in own and isinstance(modules.get(parent), nn.Linear | nn.LayerNorm)
 
 
 def whole_layers(names: Iterable[str], others: Iterable[str]) -> list[str]:
     """Layers, such as `encoder.layer.3`, whose weights are in `names` and not in `others`."""
     there = {layer for name in others for layer in _layers_of(name)}
     found = dict.fromkeys(layer for name in names for layer in _layers_of(name)[:1])
-    return sorted(
-        (layer for layer in found if not any(_same_list(layer, one) for one in there)), key=lambda layer: _order(layer)
-    )
+    return sorted((layer for layer in found if not any(_same_list(layer, one) for one in there)), key=_order)
 
 
 def check_finite(model: PreTrainedModel, home: Path | str) -> None:
@@ -313,17 +303,3 @@ def _expected(config: PreTrainedConfig, kind: str) -> set[str]:
     # llama.cpp omits an output matrix that equals the embeddings.
     tied = {"output.weight"} if config.tie_word_embeddings else set()
     return set(names) - tied
-
-
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Silences transformers' progress bars and load reports: relevant problems are checked here."""
-    verbosity, bars = transformers.utils.logging.get_verbosity(), transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers.utils.logging.set_verbosity(verbosity)
-        if bars:
-            transformers.utils.logging.enable_progress_bar()
