@@ -63,18 +63,18 @@ def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(begins)])
 
 
-def document_hashes(hashes: np.ndarray, documents: np.ndarray) -> np.ndarray:
+def document_hashes(of_sentences: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """uint64 (sentence,): a hash of each sentence's document, from its sentences' hashes in order.
 
     Args:
-        hashes: Hash of each sentence, uint64 (sentence,).
+        of_sentences: Hash of each sentence, uint64 (sentence,).
         documents: Document of each sentence, int64 (sentence,).
     """
     order = np.argsort(documents, kind="stable")
     starts = np.flatnonzero(np.diff(documents[order], prepend=documents[order][:1] - 1))
     lengths = np.diff(starts, append=len(order))
     places = np.arange(len(order)) - np.repeat(starts, lengths)
-    sums = np.add.reduceat(hash64_array(("place",), hashes[order].view(np.int64), places), starts)  # modulo 2^64
+    sums = np.add.reduceat(hash64_array(("place",), of_sentences[order].view(np.int64), places), starts)  # modulo 2^64
     result = np.empty(len(order), dtype=np.uint64)
     result[order] = np.repeat(hash64_array(("document",), sums.view(np.int64), lengths), lengths)
     return result
@@ -94,8 +94,8 @@ _BATCH = 1 << 14  # sentences whose signatures are in memory at a time, with tho
 
 def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     """Which of `texts` occur in `others`, ignoring case, spacing and compatibility forms: bool (S,)."""
-    known = _sorted(_text_hashes(batch) for batch in _batches(others))
-    found = [_within(_text_hashes(batch), known) for batch in _batches(texts)]
+    known = _sorted(hashes(map(normalised, batch)) for batch in _batches(others))
+    found = [_within(hashes(map(normalised, batch)), known) for batch in _batches(texts)]
     return _joined(found, bool)
 
 
@@ -112,6 +112,13 @@ def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     """
     known = _Index(others)
     return _joined([known.holds(batch) for batch in _signatures(texts)], bool)
+
+
+def hashes(texts: Iterable[str], key: str = "") -> np.ndarray:
+    """uint64 (text,): a hash of each text, which differs between keys."""
+    coded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    digests = (hashlib.blake2b(one, key=key.encode(), digest_size=8).digest() for one in coded)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
 def normalised(text: str) -> str:
@@ -160,7 +167,8 @@ def _signatures(texts: Iterable[str]) -> Iterator[_Signatures]:
 
 
 def _batch_signatures(texts: tuple[str, ...]) -> _Signatures:
-    words_S = [running_words(text) for text in _without_punctuation(map(normalised, texts))]
+    lines = without_punctuation("\n".join(map(normalised, texts)))  # normalised texts have no line breaks
+    words_S = [running_words(text) for text in lines.split("\n")]
     length_S = np.array([len(words) for words in words_S], dtype=np.int64)
     sentence_W = np.repeat(np.arange(len(words_S)), length_S)
     end_S = np.cumsum(length_S)
@@ -201,20 +209,7 @@ def _word_hashes(words_S: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     """The hash of each word, and whether it is one character of a script without spaces."""
     ids: dict[str, int] = {}
     id_W = np.fromiter((ids.setdefault(word, len(ids)) for words in words_S for word in words), dtype=np.int64)
-    return _hashes(ids)[id_W], np.fromiter(map(is_unspaced, ids), dtype=bool)[id_W]
-
-
-def _text_hashes(texts: Iterable[str]) -> np.ndarray:
-    return _hashes(map(normalised, texts))
-
-
-def _hashes(texts: Iterable[str]) -> np.ndarray:
-    digests = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
-
-
-def _without_punctuation(texts: Iterable[str]) -> list[str]:
-    return without_punctuation("\n".join(texts)).split("\n")  # normalised texts have no line breaks
+    return hashes(ids)[id_W], np.fromiter(map(is_unspaced, ids), dtype=bool)[id_W]
 
 
 def _within(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
