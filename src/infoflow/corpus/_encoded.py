@@ -182,11 +182,7 @@ def token_frequencies(encoded: Encoded, vocab_size: int) -> np.ndarray:
 
 
 def _aligned(
-    batches: Iterable[TextBatch],
-    tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
-    target: bool,
-    rendered: bool,
+    batches: Iterable[TextBatch], tokenizer: PreTrainedTokenizerBase, max_length: int, target: bool, rendered: bool
 ) -> Iterator[list[Alignment]]:
     if tokenizer.is_fast:
         aligner = SubwordAligner(tokenizer, max_length, target, rendered)

@@ -25,11 +25,7 @@ class Row:
 
 
 def clean_row(
-    tokens: np.ndarray,
-    labels: np.ndarray,
-    special: np.ndarray,
-    words: np.ndarray,
-    counted: np.ndarray | None = None,
+    tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray, counted: np.ndarray | None = None
 ) -> Row:
     """A sentence as it is, or as a decoder reads it."""
     counted = np.ones(len(tokens), dtype=bool) if counted is None else counted

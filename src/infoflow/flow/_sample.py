@@ -220,10 +220,7 @@ class TokenSample:
         """The columns of `SAMPLE_COLUMNS` for a measure with this request; of two samples the smaller counts."""
         kept = len(self) if self.facts.uniform is None else self.facts.uniform
         selected = kept if self.facts.selected is None else self.facts.selected
-        found = {
-            "tokens_requested": min(request.occurrences, selected),
-            "tokens_kept": min(request.occurrences, kept),
-        }
+        found = {"tokens_requested": min(request.occurrences, selected), "tokens_kept": min(request.occurrences, kept)}
         return found if other is None else min(found, other.sizes(request), key=lambda sizes: sizes["tokens_kept"])
 
     def save(self, folder: Path) -> None:

@@ -153,10 +153,7 @@ class _Dense:
 
 
 def hidden_pairs(
-    one_side: int,
-    masked: Bool[Tensor, "batch token"],
-    is_global: Bool[Tensor, "batch token"],
-    dilation: int = 1,
+    one_side: int, masked: Bool[Tensor, "batch token"], is_global: Bool[Tensor, "batch token"], dilation: int = 1
 ) -> Bool[Tensor, "batch query key"]:
     """Keys hidden from a query: padding, and keys beyond `one_side` tokens unless key or query is global.
 

@@ -203,12 +203,7 @@ class BlockUpdates:
     """Updates of the same block in other models, on the same input."""
 
 
-def rerun_blocks(
-    model: Model,
-    stack: str,
-    edits: Sequence[Edit],
-    forward: Callable[[], Any],
-) -> list[BlockRerun]:
+def rerun_blocks(model: Model, stack: str, edits: Sequence[Edit], forward: Callable[[], Any]) -> list[BlockRerun]:
     """The effect of edits to one block's self-attention on that block's output, for every block in one forward pass.
 
     Each block of `stack` runs on its input in the unedited model: once without edits, and once for each of `edits`,

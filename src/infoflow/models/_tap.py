@@ -265,10 +265,7 @@ def _own_codes(model: Model) -> dict[nn.Module, OwnCode]:
 
 
 def _attention_listener(
-    result: Tap,
-    rounds: _Rounds,
-    keep: bool,
-    edit: Callable[[AttentionCall], AttentionCall | None] | None,
+    result: Tap, rounds: _Rounds, keep: bool, edit: Callable[[AttentionCall], AttentionCall | None] | None
 ) -> Listener:
     latest: list[tuple[Tensor | None, Tensor | None, Tensor]] = []
 

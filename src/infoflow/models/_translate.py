@@ -9,12 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from infoflow._transformers import (
-    BaseModelOutput,
-    GenerationMixin,
-    LogitsProcessorList,
-    PreTrainedTokenizerBase,
-)
+from infoflow._transformers import BaseModelOutput, GenerationMixin, LogitsProcessorList, PreTrainedTokenizerBase
 from infoflow.corpus import length_batches
 from infoflow.foundation import UserError, current_display
 

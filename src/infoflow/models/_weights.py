@@ -290,11 +290,7 @@ def _check_metadata(path: Path, facts: dict[str, Any]) -> None:
 
 def _expected(config: PreTrainedConfig, kind: str) -> set[str]:
     """Names of the tensors, in GGUF's form, that transformers will look for."""
-    from transformers.modeling_gguf_pytorch_utils import (
-        TENSOR_PROCESSORS,
-        TensorProcessor,
-        get_gguf_hf_weights_map,
-    )
+    from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config)
