@@ -277,12 +277,7 @@ class Failure:
 
 
 class Failures:
-    """Failures of measures on one model, by table.
-
-    Args:
-        model: The model's name.
-        keep_going: Whether a failure is reported and the other measures continue; otherwise it is raised.
-    """
+    """Failures of measures on one model, by table; with `keep_going` they are reported, otherwise raised."""
 
     def __init__(self, model: str, keep_going: bool) -> None:
         self.keep_going = keep_going

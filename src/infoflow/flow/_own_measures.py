@@ -197,13 +197,10 @@ def _measures_in(values: Any) -> Iterator[AbstractMeasure]:
 
 def _made(module: ModuleType, path: Path, made: set[type]) -> list[AbstractMeasure]:
     """An instance of each measure class that the file defines, except base classes of others."""
-    known = dict.fromkeys(value for value in vars(module).values() if _is_measure_of(value, module))
+    classes = (value for value in vars(module).values() if isinstance(value, type))
+    known = {one: None for one in classes if issubclass(one, AbstractMeasure) and one.__module__ == module.__name__}
     own = [one for one in known if not any(issubclass(other, one) for other in [*made, *(known.keys() - {one})])]
     return [_instance(one, path) for one in own]
-
-
-def _is_measure_of(value: Any, module: ModuleType) -> bool:
-    return isinstance(value, type) and issubclass(value, AbstractMeasure) and value.__module__ == module.__name__
 
 
 def _instance(kind: type[AbstractMeasure], path: Path) -> AbstractMeasure:

@@ -28,7 +28,7 @@ from ._measure import (
     PassOptions,
     SampleMeasure,
 )
-from ._occurrences import RankStrata, TypeStrata, read_tags
+from ._occurrences import read_tags
 from ._reader import Reader
 from ._sample import Activations, Need, PaddedBatch, Regime, SampleFacts, SampleRequest, TokenSample
 from ._selection import SampleFiller, select_occurrences, within_budget
@@ -126,7 +126,7 @@ class Pass:
         layers = self.model.anatomy.stack(stack)
         num_states = len(layers.layers) + 1
         num = max([request.occurrences for request in requests if request.strata is None], default=0)
-        strata: list[RankStrata | TypeStrata] = [each.strata for each in requests if each.strata is not None]
+        strata = [each.strata for each in requests if each.strata is not None]
         draws = 1 if regime == "clean" else min(_MAX_DRAWS, self.reader.draws_for(num))
         occurrences = select_occurrences(self.reader, stack, regime, num, draws, strata)
         affordable = self.options.sample_bytes // (num_states * layers.width * 4)

@@ -25,9 +25,19 @@ from infoflow.foundation import UserError, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective, Corrupted
 
-from ._corruption import PROBED_SHARE, NoisySentence, ProbingNoise, corrupt_text, corruption_of, symbol_ids
+from ._input import (
+    PROBED_SHARE,
+    NoisySentence,
+    ProbingNoise,
+    Row,
+    clean_row,
+    corrupt_text,
+    corruption_of,
+    padded_stream,
+    ranks_of,
+    symbol_ids,
+)
 from ._occurrences import tagged_words
-from ._rows import Row, clean_row, padded_stream, ranks_of
 from ._sample import NO_LABEL, PaddedBatch, Regime
 
 _NOISY_SENTENCES = 1 << 18
@@ -215,11 +225,9 @@ class Reader:
         return rows[[self._noisy(row, draw).replaces for row in rows.tolist()]]
 
     def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The batches (indices of `rows`) unchanged, or split by length if padding affects the model's results.
+        """The batches unchanged, or split by length if padding affects the model's results.
 
-        Args:
-            rows: Rows of the corpus, repeated as often as they are read.
-            batches: Indices of `rows`.
+        A batch has indices of `rows`, the rows of the corpus, repeated as often as they are read.
         """
         if self.model.pads:
             return list(batches)
@@ -337,11 +345,7 @@ class Reader:
         return self.model.pad_token_id if pad is None else pad
 
     def padded(self, rows: np.ndarray, regime: Regime = "clean", draw: int = 0) -> PaddedBatch:
-        """The sentences `rows` as right-padded tensors.
-
-        Raises:
-            UserError: Padding affects the model's results, and the sentences differ in length (see `even`).
-        """
+        """The sentences `rows` as right-padded tensors; of one length if padding affects results (see `even`)."""
         sentences = [self.sentence_rows(int(row), regime, draw) for row in rows]
         streams = {
             stack: padded_stream([sentence[stack] for sentence in sentences], self._pad(stack))

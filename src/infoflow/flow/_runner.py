@@ -304,13 +304,7 @@ def text_sample(samples: dict[SampleKey, TokenSample], regime: Regime = "clean")
 
 
 def match_words(first: TokenSample, second: TokenSample, words: str = "token") -> tuple[TokenSample, TokenSample]:
-    """Both samples restricted to their common occurrences, in the first one's order.
-
-    Args:
-        first: The first model's sample.
-        second: The second model's sample.
-        words: Unit of matching, see `PairMeasure.words`.
-    """
+    """Both samples restricted to their common occurrences, in the first one's order; `words` as in `PairMeasure`."""
     same_tokens = words == "token" and first.facts.tokenizer == second.facts.tokenizer
     if not same_tokens:
         first, second = (_in_words(sample, "last" if words == "token" else words) for sample in (first, second))
