@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Literal, final
 
 import numpy as np
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from infoflow._transformers import PreTrainedTokenizerFast
 from infoflow.foundation import hash64_array, stream
@@ -29,8 +29,8 @@ from ._fact_language import (
     sentence,
     words_of,
 )
-from ._grammar import grammar_rows
-from ._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
+from ._grammar import grammar_rows, uniform
+from ._tokenizers import SPECIAL_TOKENS, UNK, with_special_tokens
 
 Part = Literal["train", "test"]
 
@@ -66,9 +66,10 @@ class FactWorld:
 
     @cached_property
     def names(self) -> tuple[tuple[str, str], ...]:
-        """First and family name of each entity."""
-        drawn = draw_names(self.config, self.seed)
-        return tuple((self.words.given[first], self.words.family[last]) for first, last in drawn)
+        """First and family name of each entity, without repetition."""
+        given, family = self.words.given, self.words.family
+        drawn = stream("facts-names", self.seed).permutation(len(given) * len(family))[: self.config.entities].tolist()
+        return tuple((given[one % len(given)], family[one // len(given)]) for one in drawn)
 
     def of_kind(self, *kinds: Kind) -> list[Fact]:
         """The facts of these kinds; all facts if no kind is given."""
@@ -157,10 +158,7 @@ class FactWorld:
     ) -> list[Question]:
         """The sentences of a passage with the roles of their words; each ends with a full stop.
 
-        Args:
-            passage: Its number.
-            edited: Whether to use the edited index.
-            instead: Objects, by fact number, that replace the true ones.
+        `instead` has objects, by fact number, that replace the true ones.
         """
         return self._sentences(self._groups[passage], edited, instead)
 
@@ -189,28 +187,13 @@ class FactWorld:
         words = dict.fromkeys([*SPECIAL_TOKENS, *self.words.vocabulary(), *language_words()])
         tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(words)}, unk_token=UNK))
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{CLS} $A {SEP}",
-            pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
-            special_tokens=[(token, SPECIAL_TOKENS.index(token)) for token in (CLS, SEP)],
-        )
-        names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _SPECIAL, strict=True))
-        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names)
+        return with_special_tokens(tokenizer, max_length)
 
     def training_sentences(self) -> Iterator[Question]:
         """Each trained fact in every training wording, repeated by its weight."""
         for fact in self.facts:
             for _ in range(fact.weight):
                 yield from self.questions([fact], "train")
-
-
-_SPECIAL = (PAD, UNK, CLS, SEP, MASK)
-
-
-def draw_names(config: FactConfig, seed: int) -> list[tuple[int, int]]:
-    """First and family name of each entity, without repetition."""
-    order = stream("facts-names", seed).permutation(config.given * config.family)[: config.entities]
-    return [(int(one) % config.given, int(one) // config.given) for one in order]
 
 
 def draw_facts(config: FactConfig, seed: int) -> list[Fact]:
@@ -234,17 +217,12 @@ def changed_object(chosen: int, choices: int, fact: int, seed: int, purpose: str
     return (chosen + 1 + step) % choices
 
 
-def _uniform(purpose: str, seed: int, *columns: np.ndarray) -> np.ndarray:
-    """Uniform numbers in [0, 1), one for each row."""
-    return (hash64_array((f"facts-{purpose}", seed), *columns) >> np.uint64(11)) * 2.0**-53
-
-
 def _kinds(config: FactConfig, seed: int) -> list[Kind]:
     numbers = np.arange(config.entities * config.relations)
     # Evenly spaced, because names are already in random order, so that the share is exact.
     steps = np.arange(config.entities + 1) * config.later + stream("facts-later", seed).random()
     later = np.repeat(np.diff(np.floor(steps)) > 0, config.relations)
-    draws = _uniform("split", seed, numbers)
+    draws = uniform(("facts-split", seed), numbers)
     changed = hash64_array(("facts-changed", seed), numbers) % np.uint64(config.changed_every) == 0
     names: list[Kind] = ["trained", "changed", "held out", "withheld", "later"]
     known = 1 - config.held_out - config.withheld
@@ -261,18 +239,15 @@ def _objects(config: FactConfig, seed: int) -> list[int]:
     entities = np.arange(config.entities)
     columns = np.empty((config.entities, config.relations), dtype=np.int64)
     for relation in range(config.relations):
-        draws = _uniform("object", seed, entities, np.full_like(entities, relation))
-        weights = _object_weights(config.choices(relation), config.zipf)
+        draws = uniform(("facts-object", seed), entities, np.full_like(entities, relation))
+        choices = config.choices(relation)
+        weights = 1.0 / np.arange(1, choices + 1) if config.zipf else np.ones(choices)
         chances = np.tile(weights, (config.entities, 1))
         if relation % 2:
             chances[entities, columns[:, relation - 1]] = 0.0
         bounds = chances.cumsum(axis=1)
         columns[:, relation] = (draws[:, None] * bounds[:, -1:] >= bounds).sum(axis=1)
     return columns.ravel().tolist()
-
-
-def _object_weights(choices: int, zipf: bool) -> np.ndarray:
-    return 1.0 / np.arange(1, choices + 1) if zipf else np.ones(choices)
 
 
 def _weights(kinds: list[Kind], config: FactConfig, seed: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from array import array
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -118,16 +117,16 @@ def segment_pairs(
     _check(documents, max_tokens, kind, copies, short_share, lone)
     used = np.flatnonzero(lengths > 0)
     ends = np.concatenate([[0], np.cumsum(lengths[used], dtype=np.int64)])
-    texts = _Texts(ends, stretches(documents, ids)[used], documents[used], ids[used])
-    cutter = _Cutter(texts, max_tokens - _SPECIALS, kind, short_share, lone)
+    bounds = text_bounds(stretches(documents, ids)[used])
+    cutter = _Cutter(ends, bounds, documents[used], ids[used], max_tokens - _SPECIALS, kind, short_share, lone)
 
     def make() -> np.ndarray:
-        with current_display().progress("cutting pairs", total=copies * len(texts.bounds), unit="texts") as progress:
+        with current_display().progress("cutting pairs", total=copies * len(bounds), unit="texts") as progress:
             return np.concatenate([cutter.copy(seed, copy, progress.advance) for copy in range(copies)])
 
     if key and len(lengths) > _SMALL:
         place = digest([_VERSION, key, max_tokens, kind, seed, copies, short_share, lone])
-        folder = cached(f"pairs/{place}", lambda folder: _save(folder, make()), "The pairs")
+        folder = cached(f"pairs/{place}", lambda folder: np.save(folder / "pairs.npy", make()), "The pairs")
         rows = np.load(folder / "pairs.npy", mmap_mode="r")
     else:
         rows = make()
@@ -138,36 +137,31 @@ def segment_pairs(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Texts:
-    """Unbroken texts: documents in BERT's code."""
-
-    ends: np.ndarray  # tokens before each sentence, and the total
-    numbers: np.ndarray  # of each sentence's text
-    documents: np.ndarray  # of each sentence
-    ids: np.ndarray  # of each sentence
-
-    @property
-    def bounds(self) -> np.ndarray:
-        """First row of each text, and the one after its last."""
-        return text_bounds(self.numbers)
-
-
 class _Cutter:
-    """Cuts texts into pairs; rows are `_FIELDS` numbers each, in the order of `SegmentPairs`."""
+    """Cuts unbroken texts (documents in BERT's code) into pairs: rows of `_FIELDS` numbers, as in `SegmentPairs`."""
 
-    def __init__(self, texts: _Texts, budget: int, kind: PairKind, short_share: float, lone: Lone) -> None:
-        self._texts, self._ends, self._bounds = texts, texts.ends, texts.bounds
-        self._documents = texts.documents[self._bounds[:, 0]]
+    def __init__(
+        self,
+        ends: np.ndarray,  # tokens before each sentence, and the total
+        bounds: np.ndarray,  # first row of each text, and the one after its last
+        documents: np.ndarray,  # of each sentence
+        ids: np.ndarray,  # of each sentence
+        budget: int,
+        kind: PairKind,
+        short_share: float,
+        lone: Lone,
+    ) -> None:
+        self._ends, self._bounds, self._ids = ends, bounds, ids
+        self._documents = documents[bounds[:, 0]]
         self._budget, self._kind, self._short_share, self._lone = budget, kind, short_share, lone
 
     def copy(self, seed: int, copy: int, advance) -> np.ndarray:
         """All pairs of one copy."""
         rows = array("q")
         for text, (begin, end) in enumerate(self._bounds.tolist()):
-            generator = stream("segment-pairs", seed, copy, int(self._texts.ids[begin]))
+            generator = stream("segment-pairs", seed, copy, int(self._ids[begin]))
             for first, second, negative, row in self._pairs(text, begin, end, generator):
-                rows.extend((*first, *second, negative, copy, int(self._texts.ids[row])))
+                rows.extend((*first, *second, negative, copy, int(self._ids[row])))
             advance(1)
         return np.array(rows, dtype=np.int64).reshape(-1, _FIELDS)
 
@@ -253,7 +247,3 @@ def _check(documents: np.ndarray, max_tokens: int, kind: str, copies: int, short
             "Next-sentence pairs take random segments from other documents, so they need at least two. "
             "Got one document.\nUse a corpus with several, separated by blank lines (or # newdoc, or a column)."
         )
-
-
-def _save(folder: Path, rows: np.ndarray) -> None:
-    np.save(folder / "pairs.npy", rows)

@@ -355,21 +355,18 @@ def train_tokenizer(
         )
     marks = sentinel_names(sentinels)[::-1]
     tokenizer.add_special_tokens(marks)
+    return with_special_tokens(tokenizer, max_length, **({"extra_special_tokens": marks} if marks else {}))
+
+
+def with_special_tokens(tokenizer: Tokenizer, max_length: int, **more: Any) -> PreTrainedTokenizerFast:
+    """The tokenizer for transformers, with `SPECIAL_TOKENS`: `[CLS] x [SEP]`."""
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
         pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (CLS, SEP)],
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_max_length=max_length,
-        pad_token=PAD,
-        unk_token=UNK,
-        cls_token=CLS,
-        sep_token=SEP,
-        mask_token=MASK,
-        **({"extra_special_tokens": marks} if marks else {}),
-    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_TOKENS, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names, **more)
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
