@@ -211,11 +211,8 @@ def content_ids(texts: Iterable[str], rest: Rest) -> np.ndarray:
     equal in all columns are interchangeable.
 
     Sentences that differ only in case, spacing and compatibility forms share a bootstrap block. `block_of` depends only
-    on the id, so a repeat's id is drawn until it falls into the block of the first.
-
-    Args:
-        texts: The text of every sentence.
-        rest: The other columns of the sentences at these rows, as plain values; called for repeated texts only.
+    on the id, so a repeat's id is drawn until it falls into the block of the first. `rest` gives the other columns of
+    the sentences at some rows, as plain values; it is called for repeated texts only.
     """
     own, alike = hashes(each for text in texts for each in (text, normalised(text))).reshape(-1, 2).T.copy()
     number = np.zeros(len(own), dtype=np.int64)
@@ -252,11 +249,7 @@ def _ids(*columns: np.ndarray) -> np.ndarray:
 
 
 def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path) -> tuple[Iterator[Row], list[str]]:
-    """Rows with the label of each sentence, and their columns; `labels` as in `Corpus.with_labels`.
-
-    Raises:
-        UserError: The number of labels differs from the number of sentences, or the corpus has labels already.
-    """
+    """Rows with the label of each sentence, and their columns; `labels` as in `Corpus.with_labels`."""
     where = str(labels) if isinstance(labels, str | Path) else "The list of labels"
     found = [line for _, line in read_lines(Path(labels))] if isinstance(labels, str | Path) else list(labels)
     if len(found) != len(corpus):
@@ -274,11 +267,7 @@ def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path)
 
 
 def replaced_rows(corpus: AbstractSentences, name: str, values: Sequence[Any]) -> tuple[Iterator[Row], list[str]]:
-    """Rows with new values in one column, and their columns.
-
-    Raises:
-        UserError: The corpus has no such column, or the number of values differs from the number of sentences.
-    """
+    """Rows with new values in one column, and their columns."""
     corpus.require(name)
     if len(values) != len(corpus):
         raise UserError(f"A column of {corpus.name} must have {len(corpus):,} values. Got {len(values):,}.")

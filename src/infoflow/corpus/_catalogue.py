@@ -47,11 +47,7 @@ def leakage(held_out: Corpus, train: Corpus) -> Leakage:
 def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple[int, int, int]:
     """The number of distinct texts, and how many of them occur in `others`, exactly or nearly.
 
-    `Corpus.split` explains exact and near repetitions.
-
-    Args:
-        texts: Texts to look for.
-        others: Called for each search; streams the texts to search from the start.
+    `Corpus.split` explains exact and near repetitions. `others` is called for each search: it streams the texts.
     """
     distinct = list({normalised(text): text for text in texts}.values())
     counts = []

@@ -15,7 +15,7 @@ from ._alignment import control_tokens
 from ._columns import RENDERED, WORD_STARTS, Row, plain_text
 from ._corpus import Corpus
 from ._encoded import template_digest
-from ._lines import printable, read_lines
+from ._lines import printable, read_lines, unused_signs
 from ._load import hub_dataset
 from ._tables import parsed_json, read_document
 
@@ -49,11 +49,7 @@ def load_chat(source: str, tokenizer: PreTrainedTokenizerBase, name: str = "the 
 
 
 def chat_text(said: str, tokenizer: PreTrainedTokenizerBase, name: str = "the model") -> str:
-    """A user's message, or the first conversation of a `.json` or `.jsonl` file, as the chat template writes it.
-
-    Raises:
-        UserError: As in `load_chat`.
-    """
+    """A user's message, or the first conversation of a `.json` or `.jsonl` file, as the chat template writes it."""
     _require_template(tokenizer, name)
     messages = [{"role": "user", "content": said}]
     where = "the message"
@@ -180,7 +176,7 @@ def _contents(
     templates strip. Without the marks, the text must be the same as before. To find how much white space is kept, all
     contents are stripped and rendered with marks once more; the difference is the white space.
     """
-    first, last = _marks(text)
+    first, last = unused_signs(text)
     said = [place for place, one in enumerate(messages) if one["content"].strip()]
 
     def between(strip: bool) -> list[str]:
@@ -222,12 +218,6 @@ def _kept(full: str, bare: str, behind: str, before: str) -> tuple[int, int]:
     sizes = product(range(len(behind), -1, -1), range(len(before) + 1))
     fits = ((after, ahead) for after, ahead in sizes if full == behind[:after] + bare + before[len(before) - ahead :])
     return next(fits, (0, 0))
-
-
-def _marks(text: str) -> tuple[str, str]:
-    """Two private-use characters that the text does not contain."""
-    first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
-    return first, last
 
 
 def _pieces(text: str, roles: Sequence[str], control: Collection[str]) -> Iterator[_Span]:

@@ -108,11 +108,7 @@ def label(value: Any, where: str, number: int) -> str | None:
 
 
 def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
-    """A list of texts, none of them blank.
-
-    Raises:
-        UserError: It is not a list, or an entry is blank or not text.
-    """
+    """A list of texts, none of them blank."""
     entries = list(value) if isinstance(value, list | tuple | np.ndarray) else None
     found = [sentence(entry, where, number, column) for entry in entries or ()]
     if entries is None or not all(found):

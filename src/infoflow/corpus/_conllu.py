@@ -31,9 +31,6 @@ def read_conllu(
     dropped. Comments are skipped, except `# text =`, which is the sentence's text. If it is missing or differs from the
     tokens, the tokens form the text, with spaces by `SpaceAfter=No` and `SpacesAfter`. Each key of `misc` becomes a
     column, named in lower case, with each word's value in MISC, or `_`; `feats` does the same for FEATS.
-
-    Raises:
-        UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
     """
     document, contradicted = -1, 0
     for block in _blocks(path):

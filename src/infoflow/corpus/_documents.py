@@ -51,11 +51,8 @@ def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | N
 def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """int64 (sentence,): a number, from 0, for each run of consecutive sentences of one document.
 
-    A part of a corpus may lack sentences of a document: the texts before and after the gap are not contiguous.
-
-    Args:
-        documents: Document of each sentence, int64 (sentence,).
-        ids: `Corpus.ids` of the same sentences.
+    A part of a corpus may lack sentences of a document: the texts before and after the gap are not contiguous. `ids`
+    are `Corpus.ids` of the sentences.
     """
     if len(documents) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -64,12 +61,7 @@ def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def document_hashes(of_sentences: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """uint64 (sentence,): a hash of each sentence's document, from its sentences' hashes in order.
-
-    Args:
-        of_sentences: Hash of each sentence, uint64 (sentence,).
-        documents: Document of each sentence, int64 (sentence,).
-    """
+    """uint64 (sentence,): a hash of each sentence's document, from its sentences' hashes in order."""
     order = np.argsort(documents, kind="stable")
     starts = np.flatnonzero(np.diff(documents[order], prepend=documents[order][:1] - 1))
     lengths = np.diff(starts, append=len(order))
@@ -110,8 +102,9 @@ def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     Every sentence is looked up by its remainder with each word masked (substitution) or dropped (insertion, deletion),
     so time grows with the number of words, not of pairs, and memory with the words of `others`, not of `texts`.
     """
-    known = _Index(others)
-    return _joined([known.holds(batch) for batch in _signatures(texts)], bool)
+    kept = [_kept(_signatures(batch)) for batch in _batches(others)]
+    same, shorter = _sorted(one for one, _ in kept), _sorted(one for _, one in kept)
+    return _joined([_holds(_signatures(batch), same, shorter) for batch in _batches(texts)], bool)
 
 
 def hashes(texts: Iterable[str], key: str = "") -> np.ndarray:
@@ -138,19 +131,12 @@ class _Signatures:
     dropped_X: np.ndarray  # of the sentence without it: `whole_S` of a shorter sentence
 
 
-class _Index:
-    """Signatures of the sentences to find."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        batches = [_kept(batch) for batch in _signatures(texts)]
-        self._same = _sorted(same for same, _ in batches)
-        self._shorter = _sorted(shorter for _, shorter in batches)
-
-    def holds(self, batch: _Signatures) -> np.ndarray:
-        by_word = (batch.spare_X >= 0) & _within(batch.masked_X, self._same)
-        by_word |= (batch.spare_X > 0) & _within(batch.dropped_X, self._same)
-        whole = _within(batch.whole_S, self._same) | _within(batch.whole_S, self._shorter)
-        return whole | (np.bincount(batch.sentence_X[by_word], minlength=len(batch.length_S)) > 0)
+def _holds(batch: _Signatures, same: np.ndarray, shorter: np.ndarray) -> np.ndarray:
+    """Which sentences of a batch match others, whose hashes are as in `_kept`, sorted."""
+    by_word = (batch.spare_X >= 0) & _within(batch.masked_X, same)
+    by_word |= (batch.spare_X > 0) & _within(batch.dropped_X, same)
+    whole = _within(batch.whole_S, same) | _within(batch.whole_S, shorter)
+    return whole | (np.bincount(batch.sentence_X[by_word], minlength=len(batch.length_S)) > 0)
 
 
 def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
@@ -162,11 +148,7 @@ def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
     return same, batch.dropped_X[batch.spare_X > 0]
 
 
-def _signatures(texts: Iterable[str]) -> Iterator[_Signatures]:
-    return (_batch_signatures(batch) for batch in _batches(texts))
-
-
-def _batch_signatures(texts: tuple[str, ...]) -> _Signatures:
+def _signatures(texts: tuple[str, ...]) -> _Signatures:
     lines = without_punctuation("\n".join(map(normalised, texts)))  # normalised texts have no line breaks
     words_S = [running_words(text) for text in lines.split("\n")]
     length_S = np.array([len(words) for words in words_S], dtype=np.int64)

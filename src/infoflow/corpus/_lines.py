@@ -29,6 +29,12 @@ def printable(text: str) -> str:
     return "".join(char for char in spaced if char in _JOINERS or unicodedata.category(char) not in _HIDDEN)
 
 
+def unused_signs(text: str) -> tuple[str, str]:
+    """Two private-use characters that the text does not contain."""
+    first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
+    return first, last
+
+
 def shortened(text: str) -> str:
     """The text; a long one is cut to its beginning and end, for messages."""
     return text if len(text) <= 200 else f"{text[:100]}…{text[-50:]} ({len(text):,} characters)"
@@ -109,7 +115,10 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             zipped = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
             with gzip.open(raw) if zipped else nullcontext(raw) as file:
-                _check_kind(path, file.read(_MAGIC))
+                if kind := kind_by_bytes(file.read(_MAGIC)):
+                    raise UserError(
+                        f"{printable(str(path))} is {kind}, not text.\nSave its text as UTF-8, one sentence per line."
+                    )
                 file.seek(0)
                 yield file
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -118,11 +127,6 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             ) from error
         except OSError as error:
             raise UserError(f"{printable(str(path))} cannot be read: {error.strerror}.\nCheck the disk.") from error
-
-
-def _check_kind(path: Path, begin: bytes) -> None:
-    if kind := kind_by_bytes(begin):
-        raise UserError(f"{printable(str(path))} is {kind}, not text.\nSave its text as UTF-8, one sentence per line.")
 
 
 def check_readable(path: Path) -> None:
@@ -241,12 +245,9 @@ def is_quoted(path: Path) -> bool:
     """
     lines = [line for _, line in islice(read_lines(path), _SNIFFED)]
     cells = [cell for line in lines for cell in line.split("\t") if '"' in cell]
-    shows = any('""' in cell[1:-1] for cell in cells) or (bool(lines) and _all_quoted(lines[0]))
+    first = lines[0].split("\t") if lines else []
+    shows = any('""' in cell[1:-1] for cell in cells) or (len(first) > 1 and all(map(_QUOTED.fullmatch, first)))
     return shows and all(map(_QUOTED.fullmatch, cells))
-
-
-def _all_quoted(line: str) -> bool:
-    return "\t" in line and all(map(_QUOTED.fullmatch, line.split("\t")))
 
 
 def cells_of(line: str, quoted: bool = False) -> list[str]:

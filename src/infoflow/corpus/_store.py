@@ -42,11 +42,7 @@ def cache_folder() -> Path:
 
 
 def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
-    """The folder `place` of the cache, as in `kept`; making it also removes leftovers of killed processes.
-
-    Raises:
-        UserError: The cache cannot be written, or the disk is full.
-    """
+    """The folder `place` of the cache, as in `kept`; making it also removes leftovers of killed processes."""
     root = cache_folder()
     folder = root / place
     if disagreement(folder) is None:

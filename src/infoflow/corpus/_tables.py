@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -205,12 +206,9 @@ def _suffix(path: Path) -> str:
 def _separated(path: Path, **dialect: Any) -> RecordTable:
     rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), strict=True, **dialect)
     header = [name.strip() for name in next(_cells(path, rows), [])]
-    if (
-        dialect["delimiter"] == ","
-        and len(header) == 1
-        and (other := next((c for c in ";\t|" if c in header[0]), None))
-    ):
-        return _separated(path, delimiter=other)
+    others = [sign for sign in ";\t|" if sign in header[0]] if len(header) == 1 else []
+    if dialect["delimiter"] == "," and others:
+        return _separated(path, delimiter=others[0])
 
     def records(_: Sequence[str] = ()) -> Records:
         for cells in _cells(path, rows):
@@ -232,10 +230,6 @@ def _cells(path: Path, rows: Any) -> Iterator[list[str]]:
             f"{path}, line {rows.line_num}: not CSV ({error}).\nCheck that every quotation mark that opens a cell "
             f"is closed, and that cells have at most {csv.field_size_limit():,} characters."
         ) from None
-
-
-def _comma_separated(path: Path) -> RecordTable:
-    return _separated(path, delimiter=",")
 
 
 def _tab_separated(path: Path) -> RecordTable:
@@ -310,7 +304,7 @@ def _parquet(path: Path) -> RecordTable:
 
 
 _READERS: dict[str, Callable[[Path], RecordTable]] = {
-    ".csv": _comma_separated,
+    ".csv": partial(_separated, delimiter=","),
     ".tsv": _tab_separated,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,

@@ -46,21 +46,13 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 
     transformers may choose a different class for a model's family than the saved one, and it may add its own rules to
     the vocabulary in `tokenizer.json`. So the result is compared with plain `tokenizer.json` on a few texts; if they
-    differ, the file wins.
-
-    Args:
-        source: A folder, or a name on the hub.
-        options: For transformers' `from_pretrained`.
+    differ, the file wins. The options are for transformers' `from_pretrained`.
     """
     if transformers.utils.cached_file(source, _FILE, **options, **_NO_ERRORS) is None:
-        chosen = (_named_class(source, options) or AutoTokenizer).from_pretrained(
-            source, trust_remote_code=False, **options
-        )
-        return (
-            _as_sentencepiece(chosen, source, options)
-            if type(chosen) is transformers.PreTrainedTokenizerFast
-            else chosen
-        )
+        family = _named_class(source, options) or AutoTokenizer
+        chosen = family.from_pretrained(source, trust_remote_code=False, **options)
+        generic = type(chosen) is transformers.PreTrainedTokenizerFast
+        return _as_sentencepiece(chosen, source, options) if generic else chosen
     try:
         chosen = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
     except Exception:  # a class that is unknown or cannot be built from these files
@@ -167,7 +159,7 @@ class Vocabulary:
                 "Train one with infoflow, or add the missing special tokens to it."
             )
         pieces = tokenizer.get_vocab()
-        texts = _texts(pieces)
+        texts = {piece: text.decode(errors="ignore").lstrip("▁# ") for piece, text in _texts(pieces).items()}
         size = max(len(tokenizer), 1 + max(pieces.values(), default=-1))  # ids may have holes
         return cls(
             size=size,
@@ -177,11 +169,7 @@ class Vocabulary:
             mask=tokenizer.mask_token_id,
             special=tuple(sorted({*tokenizer.all_special_ids} | ({*range(size)} - {*pieces.values()}))),
             sentinels=_sentinels(pieces),
-            full_stops=tuple(
-                sorted(
-                    id for piece, id in pieces.items() if texts[piece].decode(errors="ignore").lstrip("▁# ") in STOPS
-                )
-            ),
+            full_stops=tuple(sorted(id for piece, id in pieces.items() if texts[piece] in STOPS)),
             continues=_continues(pieces, size, tokenizer.all_special_ids),
             ids=_Ids(tokenizer),
         )

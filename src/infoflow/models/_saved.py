@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import BPE
 
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerFast, transformers
+from infoflow.corpus import unused_signs
 
 from ._card import model_card
 from ._modules import without_remarks
@@ -137,7 +138,7 @@ def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
         return None
     described = json.loads(source.backend_tokenizer.to_str())
     pieces: dict[str, int] = described["model"]["vocab"]
-    first, last = _unused_signs([*source.get_vocab(), *texts.values()])
+    first, last = unused_signs("".join([*source.get_vocab(), *texts.values()]))
     for token in described["added_tokens"]:
         pieces[token["content"]] = token["id"]
         token["special"] = token["id"] not in texts or token["id"] in target.all_special_ids
@@ -169,10 +170,3 @@ def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
 def _is_trained(tokenizer: Any) -> bool:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     return backend is not None and isinstance(backend.decoder, decoders.Metaspace) and backend.model.__class__ is BPE
-
-
-def _unused_signs(pieces: Sequence[str]) -> tuple[str, str]:
-    """Two private-use characters that no piece contains."""
-    used = set().union(*pieces)
-    first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in used)
-    return first, last
