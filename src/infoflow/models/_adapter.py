@@ -183,11 +183,6 @@ def _computed_without_bias(adapted: nn.Module) -> list[str]:
     ]
 
 
-def supplied(folder: Path) -> set[str]:
-    """Names, in the adapted model, of weights that the adapter replaces completely."""
-    return {plain_name(key) for key in held_shapes(folder)}
-
-
 def _adapted(base: PreTrainedModel, folder: Path, held: set[str]) -> Any:
     from peft import PeftModel
 

@@ -168,7 +168,8 @@ def _example(auto: str, task: str, module: PreTrainedModel, tokenizer: Any, code
             f'model = {auto}.from_pretrained("."{trust})',
             "print(model(torch.tensor([[1, 2, 3]]))[0].shape)",
         ]
-    if any(str(one.model_type).startswith(_OWN) for one in (module.config, *_parts(module.config))):
+    parts = [module.config, *(getattr(module.config, name, None) for name in ("encoder", "decoder"))]
+    if any(str(getattr(one, "model_type", "")).startswith(_OWN) for one in parts):
         return [
             "from infoflow.models import load_model  # transformers does not know this class",
             'model = load_model(".")',
@@ -194,13 +195,6 @@ def _example(auto: str, task: str, module: PreTrainedModel, tokenizer: Any, code
         "token-classification": "print(model.config.id2label, model(**inputs).logits[0].argmax(-1))",
     }
     return [*head, inputs, last.get(task, "print(model(**inputs)[0].shape)")]
-
-
-def _parts(config: Any) -> list[Any]:
-    """Configurations of an encoder-decoder's two models."""
-    return [
-        getattr(config, name) for name in ("encoder", "decoder") if hasattr(getattr(config, name, None), "model_type")
-    ]
 
 
 def _start(task: str, tokenizer: Any) -> str:

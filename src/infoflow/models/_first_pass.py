@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -86,10 +87,6 @@ def watch(module: PreTrainedModel, callers: set[nn.Module] | None = None) -> lis
     """Calls of the attention function, in order.
 
     With `callers`, which call it, also the attention that all other modules compute in their own code.
-
-    Raises:
-        UserError: The model cannot run on token ids, computes different results with infoflow's attention function, or
-            attends to something other than tokens.
     """
     calls: list[WatchedCall] = []
     outputs: dict[nn.Module, Tensor] = {}
@@ -168,6 +165,11 @@ def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
             f"{str(error).strip() or type(error).__name__}\nA model that needs more than text (images, sound) "
             "cannot be analysed; if it should run on text alone, its configuration is wrong."
         ) from error
+    return logits_or_first(output)
+
+
+def logits_or_first(output: Any) -> Tensor:
+    """The logits of a model's output; its first entry if there are none."""
     return output["logits"] if "logits" in output else output[0]
 
 
@@ -217,22 +219,28 @@ def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], input
             )
 
 
+def _watched(
+    module: nn.Module, weights: Tensor, value: Tensor, context: Tensor, groups: int, outputs: dict[nn.Module, Tensor]
+) -> WatchedCall:
+    """What weights (B, H, T, S), values and heads' outputs show; `groups` heads have their own keys and values."""
+    return WatchedCall(
+        module=module,
+        num_queries=weights.shape[2],
+        num_keys=weights.shape[3],
+        num_heads=weights.shape[1],
+        num_key_value_heads=groups,
+        head_dim=value.shape[-1],
+        causal=bool((weights.triu(1) == 0).all()),
+        context_BTD=context.transpose(1, 2).flatten(2),
+        value_BHSd=value,
+        linear_outputs=dict(outputs),
+    )
+
+
 def _recorder(calls: list[WatchedCall], outputs: dict[nn.Module, Tensor]) -> Callable[[AttentionCall], AttentionCall]:
     def record(call: AttentionCall) -> AttentionCall:
-        calls.append(
-            WatchedCall(
-                module=call.module,
-                num_queries=call.query.shape[2],
-                num_keys=call.key.shape[2],
-                num_heads=call.query.shape[1],
-                num_key_value_heads=call.num_key_value_heads,
-                head_dim=call.value.shape[-1],
-                causal=bool((call.weights.triu(1) == 0).all()),
-                context_BTD=call.context().transpose(1, 2).flatten(2),
-                value_BHSd=call.value,
-                linear_outputs=dict(outputs),
-            )
-        )
+        groups = call.num_key_value_heads
+        calls.append(_watched(call.module, call.weights, call.value, call.context(), groups, outputs))
         return call
 
     return record
@@ -248,20 +256,10 @@ def _own_recorder(
         if last is not None and last.module is seen.module and last.projection is None:
             last.trouble = "uses several softmaxes in one attention (blocks, bands or streams of tokens)"
             return
-        weights = seen.weights.to(seen.mixed.dtype)
-        call = WatchedCall(
-            module=seen.module,
-            num_queries=seen.weights.shape[2],
-            num_keys=seen.weights.shape[3],
-            num_heads=seen.weights.shape[1],
-            num_key_value_heads=seen.value.shape[1],
-            head_dim=seen.value.shape[-1],
-            causal=bool((seen.weights.triu(1) == 0).all()),
-            context_BTD=seen.context.transpose(1, 2).flatten(2),
-            value_BHSd=seen.value.repeat_interleave(seen.weights.shape[1] // seen.value.shape[1], dim=1),
-            linear_outputs=dict(outputs),
-            own=True,
-        )
+        groups, weights = seen.value.shape[1], seen.weights.to(seen.mixed.dtype)
+        value = seen.value.repeat_interleave(weights.shape[1] // groups, dim=1)
+        call = _watched(seen.module, seen.weights, value, seen.context, groups, outputs)
+        call.own = True
         if not torch.allclose(seen.mixed, weights, rtol=1e-4, atol=1e-6, equal_nan=True):
             call.trouble = "changes its attention weights between the softmax and the product with the values"
         calls.append(call)

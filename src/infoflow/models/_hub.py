@@ -175,16 +175,12 @@ def _quantised(home: Path | str) -> str:
 
 def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
     """The error that names the machine's limit that was hit; None if no limit was hit."""
-    lacking = _lacking(error, str(error))
-    return UserError(_ADVICE[lacking].format(home=home)) if lacking else None
-
-
-def _lacking(error: BaseException, text: str) -> str:
+    lacking = next((name for name, sign in _SIGNS if re.search(sign, str(error), re.IGNORECASE)), "")
     if isinstance(error, MemoryError):
-        return "memory"
-    if isinstance(error, OSError) and error.errno in _MACHINE:
-        return _MACHINE[error.errno]
-    return next((name for name, sign in _SIGNS if re.search(sign, text, re.IGNORECASE)), "")
+        lacking = "memory"
+    elif isinstance(error, OSError) and error.errno in _MACHINE:
+        lacking = _MACHINE[error.errno]
+    return UserError(_ADVICE[lacking].format(home=home)) if lacking else None
 
 
 def reason_of(error: Exception, part: str = "config.json") -> str:

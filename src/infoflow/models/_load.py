@@ -120,11 +120,7 @@ def load_model(
 
 
 def _read(model: Model) -> Model:
-    """The model with its anatomy (just the blocks if the heads cannot be read), confirmed by a trial pass.
-
-    Raises:
-        UserError: Neither heads nor the states between blocks can be read; the message is about the heads.
-    """
+    """The model with its anatomy (just the blocks if the heads cannot be read), confirmed by a trial pass."""
     module = model.module
     if isinstance(module, AbstractOwnModel):
         return replace(model, anatomy=discover(module))

@@ -175,29 +175,17 @@ def _classify(
     """Component, layer and kind of a parameter that does not belong to an attention projection."""
     owner = model.get_submodule(name.rpartition(".")[0])
     norm = "norm" in type(owner).__name__.lower()
-    if set(name.split(".")) & set(_ADAPTERS):
-        return _adapter(name, stacks)
-    if any(part in name for part in _POSITIONS):
+    adapter = not set(_ADAPTERS).isdisjoint(name.split("."))  # that `peft` added to a weight
+    if not adapter and any(part in name for part in _POSITIONS):
         return "positions", None, None
-    for stack in stacks:
-        for layer in stack.layers:
-            if name.startswith(layer.block + "."):
-                kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
-                if norm:
-                    return "norm", layer.index, kind
-                unknown = kind is not None or _in_idle_attention(model, name, layer.block)
-                return ("other" if unknown else _mlp_part(name, layer.block)), layer.index, kind
-    return _outside_blocks(name, norm, heads), None, None
-
-
-def _adapter(name: str, stacks: tuple[Stack, ...]) -> tuple[str, int | None, str | None]:
-    """Component, layer and kind of an adapter that `peft` added to a weight."""
-    for stack in stacks:
-        for layer in stack.layers:
-            if name.startswith(layer.block + "."):
-                kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
-                return "adapter", layer.index, kind
-    return "adapter", None, None
+    for layer in (layer for stack in stacks for layer in stack.layers):
+        if name.startswith(layer.block + "."):
+            kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
+            if adapter or norm:
+                return "adapter" if adapter else "norm", layer.index, kind
+            unknown = kind is not None or _in_idle_attention(model, name, layer.block)
+            return ("other" if unknown else _mlp_part(name, layer.block)), layer.index, kind
+    return "adapter" if adapter else _outside_blocks(name, norm, heads), None, None
 
 
 def _within(name: str, attention: Attention) -> bool:

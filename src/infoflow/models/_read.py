@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from infoflow.foundation import (
     patient_hub,
 )
 
-from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, set_labels, supplied
+from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, plain_name, set_labels
 from ._checks import check_family, check_features, check_folder, check_index, model_class, without_kernels
 from ._hub import at_revision, hub_arguments, hub_is_reachable, unreadable
 from ._placed import empty_module, keep_folder, placement, quantisation_method
@@ -90,11 +91,22 @@ def short_name(home: Path | str) -> str:
     return home if isinstance(home, str) else model_name_of(home)
 
 
+@contextmanager
+def _reading(home: Path | str) -> Iterator[None]:
+    """Explain errors of libraries that read the checkpoint at `home`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise unreadable(home, error) from error
+
+
 def read_module(
     home: Path | str, dtype: torch.dtype, device: str | torch.device = "cpu", quantize: str | None = None
 ) -> PreTrainedModel:
     """The module saved at `home`, on the CPU unless it is quantised or too large for the device that "auto" means."""
-    try:
+    with _reading(home):
         if quantize is not None:
             _check_quantize(quantize, home)
         if isinstance(home, Path) and home.suffix == ".gguf":
@@ -108,10 +120,6 @@ def read_module(
         if device == "auto" and not arguments:
             arguments = placement(home, config, _model_class(config, home), dtype.itemsize, usable_device(device))
         model, report = _read_weights(home, config, dtype, **arguments)
-    except UserError:
-        raise
-    except Exception as error:
-        raise unreadable(home, error) from error
     keep_folder(model, arguments.get("offload_folder"))
     check_loaded(model, report, home)
     return model
@@ -130,19 +138,10 @@ def _configuration(home: Path | str) -> PreTrainedConfig:
 
 
 def empty_model(home: Path | str) -> PreTrainedModel:
-    """The model of a checkpoint without its weights, which are neither read nor fetched.
-
-    Raises:
-        UserError: Its configuration cannot be read, or is of a family that is refused.
-    """
-    try:
-        with patient_hub():
-            config = _configuration(home)
-            return empty_module(config, _model_class(config, home))
-    except UserError:
-        raise
-    except Exception as error:
-        raise unreadable(home, error) from error
+    """The model of a checkpoint without its weights, which are neither read nor fetched."""
+    with _reading(home), patient_hub():
+        config = _configuration(home)
+        return empty_module(config, _model_class(config, home))
 
 
 def _read_weights(
@@ -179,7 +178,7 @@ def _read_adapted(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     current_display().note(f"Merging the adapter in {folder.name} into the weights of {short_name(base)}.")
     if isinstance(base, Path) and (base.suffix == ".gguf" or is_pruned_folder(base)):
         return merged(read_module(base, dtype), folder)
-    try:
+    with _reading(base):
         config = _configuration(base)
         own = _model_class(config, base)
         own = own._model_mapping[type(config)] if own is AutoModel else own
@@ -188,11 +187,7 @@ def _read_adapted(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
         family = next((one for one in families if fits(one, config, folder)), families[0])
         check_family(family, config, folder)
         model, report = _read_weights(base, config, dtype, family)
-    except UserError:
-        raise
-    except Exception as error:
-        raise unreadable(base, error) from error
-    replaced = supplied(folder)
+    replaced = {plain_name(key) for key in held_shapes(folder)}
     report["missing_keys"] = {name for name in report["missing_keys"] if name not in replaced}
     report["mismatched_keys"] = {one for one in report["mismatched_keys"] if one[0] not in replaced}
     if family is not own:  # the base model's head differs from the adapted model's
@@ -269,14 +264,7 @@ def _check_quantize(quantize: str, home: Path | str) -> None:
 def _quantised_loading(
     config: PreTrainedConfig, home: Path | str, quantize: str | None, device: torch.device
 ) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for quantised weights; empty for other weights.
-
-    Args:
-        config: The checkpoint's configuration, which says whether its weights are saved quantised.
-        home: Folder or name, for messages.
-        quantize: One of `_QUANTISED`, or None.
-        device: Where the model will be.
-    """
+    """Arguments of `from_pretrained` for weights that are saved quantised or quantised on `device`; empty for others."""
     saved = getattr(config, "quantization_config", None)
     if saved is None and quantize is None:
         return {}

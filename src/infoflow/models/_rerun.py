@@ -173,12 +173,9 @@ def _repeated(output: Any, variants: int) -> Any:
         return output.repeat(variants, *[1] * (output.dim() - 1)) if output.dim() > 1 and variants > 1 else output
     if isinstance(output, tuple):
         batch = output[0].shape[0]
-        return tuple(_repeated(part, variants) if _per_sentence(part, batch) else part for part in output)
+        per_sentence = [isinstance(one, Tensor) and one.dim() > 1 and one.shape[0] == batch for one in output]
+        return tuple(_repeated(one, variants) if own else one for one, own in zip(output, per_sentence, strict=True))
     return output
-
-
-def _per_sentence(part: Any, batch: int) -> bool:
-    return isinstance(part, torch.Tensor) and part.dim() > 1 and part.shape[0] == batch
 
 
 Edit = Callable[[AttentionCall], AttentionCall]
@@ -254,16 +251,10 @@ def rerun_blocks(model: Model, stack: str, edits: Sequence[Edit], forward: Calla
 
 
 def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Callable[[], Any]) -> list[BlockUpdates]:
-    """The update of each block of other models on the input of the same block of `model`.
+    """The update of each block of other models on the input of the same block of `model`, from the lowest.
 
-    Args:
-        model: The model that provides the states.
-        others: Models of the same architecture: other weights, or other checkpoints of its training.
-        stack: Stack whose blocks run, "encoder" or "decoder".
-        forward: Runs `model`, or that stack of it, once; without a key-value cache.
-
-    Returns:
-        One entry per block, from the lowest.
+    The others have the same architecture: other weights, or other checkpoints of its training. `stack` and `forward`
+    are as in `rerun_blocks`.
     """
     layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()
     joined = model.anatomy.stack(stack).joined

@@ -33,16 +33,10 @@ def save_model(
     weights: bool = True,
     **options: Any,
 ) -> None:
-    """Write a folder for `AutoModel...from_pretrained`; `module` is unchanged.
+    """Write an existing folder for `AutoModel...from_pretrained`; `module` is unchanged.
 
-    Args:
-        module: The model.
-        folder: An existing folder.
-        tokenizer: Tokenizer of its input.
-        target_tokenizer: Tokenizer of its output, if it has another one.
-        card: Contents of its README.md: arguments of `model_card`.
-        weights: False if weights and configuration are there already.
-        options: For `save_pretrained` of the weights.
+    `card` has the arguments of `model_card`; `weights` is false if weights and configuration are there already; the
+    options are for `save_pretrained` of the weights.
     """
     if weights:
         save_weights(module, folder, **options)

@@ -249,11 +249,7 @@ def normalise_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, answers: str | Sequence[str]) -> bool:
-    """Whether the prediction equals an answer after `normalise_answer`.
-
-    Raises:
-        UserError: There is no answer to compare with.
-    """
+    """Whether the prediction equals an answer after `normalise_answer`."""
     return normalise_answer(prediction) in map(normalise_answer, _several(answers))
 
 
@@ -261,9 +257,6 @@ def token_f1(prediction: str, answers: str | Sequence[str]) -> float:
     """F1 of the words shared by prediction and answer, the best over answers; words as in `normalise_answer`.
 
     If either side has no words, F1 is 1 if both have none, else 0.
-
-    Raises:
-        UserError: There is no answer to compare with.
     """
     return max(_f1(normalise_answer(prediction).split(), normalise_answer(one).split()) for one in _several(answers))
 
@@ -273,9 +266,6 @@ def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
 
     Articles count as words, as does each character of a script without spaces. An answer without words is never
     contained.
-
-    Raises:
-        UserError: There is no answer.
     """
     words = _answer_words(passage)
     return any(_contiguous(words, _answer_words(answer)) for answer in _several(answers))

@@ -136,17 +136,9 @@ def translate(
 def write_texts(
     model: Model, rows: Sequence[Sequence[int]], longest: int, *, beams: int = 5, token_budget: int = 2048
 ) -> list[str]:
-    """The decoder's output for each row of encoder tokens, by beam search without sampling.
+    """The decoder's output for each row of encoder tokens, special ones included, as in `translate`.
 
-    Args:
-        model: A sequence-to-sequence model with a tokenizer.
-        rows: Token ids that the encoder reads, special ones included.
-        longest: Maximum number of output tokens.
-        beams: Hypotheses kept per row.
-        token_budget: Tokens per batch, padding included.
-
-    Returns:
-        Texts in the order of the rows, without special tokens.
+    `longest` is the maximum number of output tokens.
     """
     if model.task != "seq2seq":
         raise UserError(

@@ -20,7 +20,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Stack
 from ._attention_call import AttentionCall
-from ._first_pass import runs_alone, tiny_inputs
+from ._first_pass import logits_or_first, runs_alone, tiny_inputs
 from ._losses import accepts, without_cache
 from ._model import Model, position_tables
 from ._modules import all_returning, reading, run_again, states_of, states_read, with_states
@@ -255,11 +255,11 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
     """Check that the output depends on the last block's output: another state must change it."""
     stack = model.anatomy.predicts.name
     last = model.module.get_submodule(model.anatomy.predicts.layers[-1].block)
-    same = _result(_passed_over(model, seen.outputs, inputs))
+    same = logits_or_first(_passed_over(model, seen.outputs, inputs))
     changed = dict(seen.outputs)
     states = states_of(changed[last])
     changed[last] = with_states(changed[last], 1.5 * states.flip(-1) - states)
-    if bool(same.isfinite().all()) and _equal(_result(_passed_over(model, changed, inputs)), same):
+    if bool(same.isfinite().all()) and _equal(logits_or_first(_passed_over(model, changed, inputs)), same):
         raise UserError(
             f"What the last block of {_family(model)}'s {stack} returns has no effect on the model's output, so it is "
             "not the state that the output comes from. Analyse a model of another family."
@@ -270,10 +270,6 @@ def _passed_over(model: Model, outputs: dict[nn.Module, Any], inputs: dict[str, 
     """The forward pass with blocks that only return `outputs`."""
     with all_returning(outputs):
         return _run(model, inputs)
-
-
-def _result(output: Any) -> Tensor:
-    return output["logits"] if "logits" in output else output[0]
 
 
 def _equal(found: Tensor, expected: Tensor) -> bool:

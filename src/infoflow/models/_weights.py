@@ -35,10 +35,7 @@ _COMPUTED = re.compile(
 def check_loaded(model: PreTrainedModel, report: Mapping[str, Any], home: Path | str) -> None:
     """Compare the loaded weights with the model's, and remove an unsaved, unused pooler.
 
-    Args:
-        model: The module as it was loaded.
-        report: The loading info of `from_pretrained(..., output_loading_info=True, ignore_mismatched_sizes=True)`.
-        home: Where the checkpoint is.
+    `report` is from `from_pretrained(..., output_loading_info=True, ignore_mismatched_sizes=True)`.
     """
     mismatched = {name: (tuple(found), tuple(wanted)) for name, found, wanted in report["mismatched_keys"]}
     missing = _without_unused_poolers(model, set(report["missing_keys"]) - mismatched.keys())
