@@ -36,11 +36,8 @@ def load_chat(source: str, tokenizer: PreTrainedTokenizerBase, name: str = "the 
 
     Each conversation is `{"messages": [{"role", "content"}, ...]}`, ShareGPT's `{"conversations": [{"from", "value"},
     ...]}`, or a list of messages; a `.json` file holds one or a list of them, a `.jsonl` file one per line (both also
-    `.gz`), and `hf:NAME` names a data set. Control tokens in the text stay control tokens when it is encoded.
-
-    Args:
-        source: A file, or `hf:NAME`.
-        tokenizer: A tokenizer with a chat template. `name` is the name of its model, for messages.
+    `.gz`), and `hf:NAME` names a data set. Control tokens in the text stay control tokens when it is encoded. `name` is
+    the name of the tokenizer's model, for messages.
     """
     _require_template(tokenizer, name)
     stamp = template_digest(tokenizer)

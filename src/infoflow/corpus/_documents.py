@@ -88,7 +88,7 @@ def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     """Which of `texts` occur in `others`, ignoring case, spacing and compatibility forms: bool (S,)."""
     known = _sorted(hashes(map(normalised, batch)) for batch in _batches(others))
     found = [_within(hashes(map(normalised, batch)), known) for batch in _batches(texts)]
-    return _joined(found, bool)
+    return np.concatenate([np.zeros(0, dtype=bool), *found])
 
 
 def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
@@ -104,7 +104,8 @@ def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     """
     kept = [_kept(_signatures(batch)) for batch in _batches(others)]
     same, shorter = _sorted(one for one, _ in kept), _sorted(one for _, one in kept)
-    return _joined([_holds(_signatures(batch), same, shorter) for batch in _batches(texts)], bool)
+    found = [_holds(_signatures(batch), same, shorter) for batch in _batches(texts)]
+    return np.concatenate([np.zeros(0, dtype=bool), *found])
 
 
 def hashes(texts: Iterable[str], key: str = "") -> np.ndarray:
@@ -157,7 +158,9 @@ def _signatures(texts: tuple[str, ...]) -> _Signatures:
     first_S = end_S - length_S
     word_W, unspaced_W = _word_hashes(words_S)
     position_W = np.arange(len(sentence_W)) - first_S[sentence_W]
-    sums = [_sums(hash64_array(("word",), word_W, position_W - shift)) for shift in range(3)]  # modulo 2^64
+    start = np.zeros(1, np.uint64)
+    hashed = (hash64_array(("word",), word_W, position_W - shift) for shift in range(3))
+    sums = [np.concatenate([start, np.cumsum(values)]) for values in hashed]  # modulo 2^64
     found = []
     pairs_W = unspaced_W[:-1] & unspaced_W[1:] & (sentence_W[:-1] == sentence_W[1:])
     for size, at in enumerate((np.arange(len(sentence_W)), np.flatnonzero(pairs_W)), start=1):
@@ -175,10 +178,6 @@ def _signatures(texts: tuple[str, ...]) -> _Signatures:
         masked_X=masked_X,
         dropped_X=dropped_X,
     )
-
-
-def _sums(values: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)])
 
 
 def _batches(texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -202,8 +201,4 @@ def _within(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 
 
 def _sorted(parts: Iterable[np.ndarray]) -> np.ndarray:
-    return np.unique(_joined(list(parts), np.uint64))
-
-
-def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=kind)
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *parts]))

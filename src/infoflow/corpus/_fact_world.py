@@ -102,7 +102,7 @@ class FactWorld:
 
     def passages(self, edited: bool = False) -> list[dict[str, Any]]:
         """Rows `title, text, entity, facts` of the original or the edited index."""
-        return [self._passage(group, edited) for group in self._groups if edited or group[0].kind != "later"]
+        return [self._passage(number, edited) for number in range(self.num_passages(edited))]
 
     def num_passages(self, edited: bool = False) -> int:
         """Number of passages in the original or the edited index."""
@@ -120,20 +120,16 @@ class FactWorld:
 
     def conflict_passage(self, fact: Fact) -> dict[str, Any]:
         """A fact's passage with another object, for a single query; no index contains it."""
-        group = self._groups[self._gold[fact.number]]
-        return self._passage(group, edited=False, instead={fact.number: self.conflict(fact)})
+        return self._passage(self._gold[fact.number], edited=False, instead={fact.number: self.conflict(fact)})
 
     @cached_property
     def _groups(self) -> list[list[Fact]]:
         """The facts of each passage, without withheld ones; those of later entities are last."""
         groups: dict[Any, list[Fact]] = defaultdict(list)
-        together: dict[tuple[bool, int], list[int]] = defaultdict(list)
         partner: dict[int, int] = {}
-        if self.config.passages == "pairs":
-            for entity in range(self.config.entities):
-                together[self._is_later(entity), 0].append(entity)
-            for entities in together.values():
-                partner |= {entity: place // 2 for place, entity in enumerate(entities)}
+        for later in (False, True) if self.config.passages == "pairs" else ():
+            entities = [one for one in range(self.config.entities) if self._is_later(one) == later]
+            partner |= {entity: place // 2 for place, entity in enumerate(entities)}
         for fact in self.facts:
             if fact.kind == "withheld":
                 continue
@@ -160,18 +156,17 @@ class FactWorld:
 
         `instead` has objects, by fact number, that replace the true ones.
         """
-        return self._sentences(self._groups[passage], edited, instead)
+        group = self._groups[passage]
+        chosen = {fact.number: fact.edited if edited else fact.object for fact in group} | dict(instead or {})
+        return [self._sentence(one, self._wordings[one.number], chosen[one.number]) for one in group]
 
     def conflict(self, fact: Fact) -> int:
         """The object that `conflict_passage` states for a fact."""
         return changed_object(fact.object, self.config.choices(fact.relation), fact.number, self.seed, "conflict")
 
-    def _sentences(self, group: list[Fact], edited: bool, instead: Mapping[int, int] | None) -> list[Question]:
-        chosen = {fact.number: fact.edited if edited else fact.object for fact in group} | dict(instead or {})
-        return [self._sentence(one, self._wordings[one.number], chosen[one.number]) for one in group]
-
-    def _passage(self, group: list[Fact], edited: bool, instead: dict[int, int] | None = None) -> dict[str, Any]:
-        texts = [f"{one.text} ." for one in self._sentences(group, edited, instead)]
+    def _passage(self, number: int, edited: bool, instead: dict[int, int] | None = None) -> dict[str, Any]:
+        group = self._groups[number]
+        texts = [f"{one.text} ." for one in self.passage_sentences(number, edited, instead)]
         names = [" ".join(self.names[entity]) for entity in dict.fromkeys(fact.entity for fact in group)]
         return {
             "title": " , ".join(names),

@@ -97,7 +97,7 @@ def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str])
         row: Row = {name: _value(record, name, source, labels[name], number, read) for name, source in columns.items()}
         if "text" not in row:
             row["text"] = running_text(row["words"] or ())[0]
-        if _holds_sentence(row):
+        if all(row[name] for name in ("text", "words", "translation") if name in row):
             _check_words(row, number)
             yield completed(row, "the dataset", number)
         else:
@@ -200,7 +200,3 @@ def _check_words(row: Row, number: int) -> None:
                 f"The column of {name} must hold one value per word. In row {number} it has {len(values or ())}, of "
                 f"{len(row['words'])} words.\nCorrect the row, or leave the column out."
             )
-
-
-def _holds_sentence(row: Row) -> bool:
-    return all(row[name] for name in ("text", "words", "translation") if name in row)

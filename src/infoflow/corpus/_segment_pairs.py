@@ -102,17 +102,9 @@ def segment_pairs(
     depends only on (`seed`, its number) and the corpus. If a part lacks sentences of a document, the text before and
     after the gap counts as two texts of one document.
 
-    Args:
-        lengths: Tokens of each sentence, without special ones, int (sentence,).
-        documents: The document of each sentence, int64 (sentence,).
-        ids: `Corpus.ids` of the sentences, int64 (sentence,).
-        max_tokens: Maximum length of a pair, with its three special tokens.
-        kind: `"next"` (does B follow A?) or `"order"` (are A and B in the right order?).
-        seed: Seeds all draws.
-        copies: Passes over the corpus with different draws (BERT's dupe_factor).
-        short_share: Share of documents with a shorter target (BERT's short_seq_prob).
-        lone: How to treat one-sentence chunks in the order task.
-        key: Identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
+    `lengths` are the tokens of each sentence without special ones, `ids` are `Corpus.ids`: int (sentence,). A pair with
+    its three special tokens has at most `max_tokens`. `copies` is BERT's dupe_factor, `short_share` its short_seq_prob.
+    `key` identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
     """
     _check(documents, max_tokens, kind, copies, short_share, lone)
     used = np.flatnonzero(lengths > 0)

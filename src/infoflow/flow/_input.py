@@ -11,7 +11,7 @@ from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import NOT_A_WORD, Vocabulary
 from infoflow.foundation import UserError, stream
 from infoflow.models import Model
-from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, MaskedLM, pad_arrays
+from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, pad_arrays
 
 from ._sample import NO_LABEL, Stream
 
@@ -22,11 +22,6 @@ def cannot_hide(model: Model) -> str | None:
     if tokenizer is not None and None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
         return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
     return None
-
-
-def corruption_of(objective: AbstractObjective | None) -> AbstractObjective:
-    """The noise for a masked LM: that of its own objective, or `MaskedLM`'s if its training is unknown."""
-    return (objective or MaskedLM()).on_text()
 
 
 def corrupt_text(
@@ -61,14 +56,6 @@ class NoisySentence(NamedTuple):
     tokens: np.ndarray  # (2, token) int32, inputs and labels: one small array, since many sentences are held at once
     probes: np.ndarray  # positions whose input is a replacement and differs from the label
     replaces: bool  # whether another token of text is the input where one is predicted
-
-    @property
-    def inputs(self) -> np.ndarray:
-        return self.tokens[0]
-
-    @property
-    def labels(self) -> np.ndarray:
-        return self.tokens[1]
 
 
 class ProbingNoise:

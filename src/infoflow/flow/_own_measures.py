@@ -164,11 +164,7 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
     file defines but does not instantiate, if it needs no arguments.
 
     **The file's code is executed**: name only files you trust. Results are keyed by the text of the file: a changed
-    file is measured again, but changes in its imports are not noticed.
-
-    Args:
-        path: The file.
-        taken: Table names that its measures must not use.
+    file is measured again, but changes in its imports are not noticed. Its measures must not use the `taken` names.
     """
     module, path = own_module(path, "measures")
     found = list(_measures_in(vars(module).values()))

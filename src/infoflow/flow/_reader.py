@@ -23,7 +23,7 @@ from infoflow.corpus import (
 )
 from infoflow.foundation import UserError, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
-from infoflow.objectives import AbstractObjective, Corrupted
+from infoflow.objectives import AbstractObjective, Corrupted, MaskedLM
 
 from ._input import (
     PROBED_SHARE,
@@ -32,7 +32,6 @@ from ._input import (
     Row,
     clean_row,
     corrupt_text,
-    corruption_of,
     padded_stream,
     ranks_of,
     symbol_ids,
@@ -69,7 +68,7 @@ class Reader:
         if len(corpus) == 0:
             raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
         self.model, self.corpus, self.seed = model, corpus, seed
-        self._corruption = corruption_of(corruption)
+        self._corruption = (corruption or MaskedLM()).on_text()  # if its training is unknown, a masked LM's
         self.decoder_side: Side = decoder_side
         self.source_stack = model.anatomy.reads.name
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
@@ -266,17 +265,17 @@ class Reader:
             counted = np.append(self._wanted[row], False)[self._source.words(row)]  # −1: no word
         if regime == "training":
             noisy = self._noisy(row, draw)
-            return {
-                self.source_stack: Row(
-                    tokens=noisy.inputs,
-                    clean=tokens,
-                    labels=np.where(counted, noisy.labels, NO_LABEL),
-                    special=special,
-                    words=words,
-                    counted=counted,
-                    probes=noisy.probes[counted[noisy.probes]],
-                )
-            }
+            inputs, labels = noisy.tokens
+            corrupted = Row(
+                tokens=inputs,
+                clean=tokens,
+                labels=np.where(counted, labels, NO_LABEL),
+                special=special,
+                words=words,
+                counted=counted,
+                probes=noisy.probes[counted[noisy.probes]],
+            )
+            return {self.source_stack: corrupted}
         labels = np.full(len(tokens), NO_LABEL)
         if self.source_stack == "decoder":
             labels[:-1] = np.where((tokens[1:] < self.model.num_outputs) & counted[1:], tokens[1:], NO_LABEL)

@@ -89,10 +89,8 @@ def _window(ranges: tuple[tuple[int, int], ...], start: int, stop: int) -> tuple
     return tuple(window)
 
 
-_COMPONENTS_LISTED = (
-    "embeddings positions segments query key value output mlp_in mlp_out norm head pooler adapter other"
-)
-COMPONENTS = tuple(_COMPONENTS_LISTED.split())
+_LISTED = "embeddings positions segments query key value output mlp_in mlp_out norm head pooler adapter other"
+COMPONENTS = tuple(_LISTED.split())
 """Components: groups of a model's parameters."""
 
 

@@ -11,7 +11,7 @@ calls.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -90,26 +90,21 @@ def _blocks(whole: AttentionCall, mask: "Tensor | _MaskByRows | None") -> Iterat
         yield replace(whole, query=whole.query[:, :, rows], mask=own, position_bias=bias, start=start)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _MaskByRows:
     """A mask (B, 1, T, S) whose rows Transformers' own function makes when they are needed."""
 
-    arguments: Mapping[str, Any]
+    def __init__(self, **arguments: Any) -> None:
+        skips = dict.fromkeys(("allow_is_causal_skip", "allow_is_bidirectional_skip"), False)
+        self._arguments = {"q_offset": 0, **arguments, **skips}
 
     def rows(self, rows: slice) -> Tensor:
         """The mask for these queries, true where they may attend."""
         from transformers.masking_utils import sdpa_mask  # slow import
 
-        part = {"q_offset": self.arguments["q_offset"] + rows.start, "q_length": rows.stop - rows.start}
-        mask = sdpa_mask(**{**self.arguments, **part})
+        part = {"q_offset": self._arguments["q_offset"] + rows.start, "q_length": rows.stop - rows.start}
+        mask = sdpa_mask(**{**self._arguments, **part})
         assert mask is not None
         return mask
-
-
-def _mask_by_rows(**arguments: Any) -> _MaskByRows:
-    return _MaskByRows(
-        {"q_offset": 0, **arguments, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    )
 
 
 def attended(call: AttentionCall) -> AttentionCall:
@@ -178,7 +173,7 @@ def _register() -> None:
     """Register the tapped attention with transformers."""
     from transformers.masking_utils import eager_mask  # slow import
 
-    for name, mask in ((IMPLEMENTATION, eager_mask), (_BY_BLOCKS, _mask_by_rows)):
+    for name, mask in ((IMPLEMENTATION, eager_mask), (_BY_BLOCKS, _MaskByRows)):
         AttentionInterface.register(name, _tapped_attention)
         AttentionMaskInterface.register(name, mask)
 

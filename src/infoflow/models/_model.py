@@ -172,11 +172,8 @@ OutputEdit = Callable[[int, Tensor], Tensor | None]
 def module_outputs(model: Model, modules: Sequence[str], edit: OutputEdit) -> Iterator[None]:
     """Show `edit` the output of each layer's module inside the `with` block.
 
-    Args:
-        model: A loaded model.
-        modules: Name of a module for each layer, as from `feed_forward_outputs`; layers that share one (ALBERT) have
-            the same name and must then all run.
-        edit: Called at each output.
+    `modules` names a module for each layer, as from `feed_forward_outputs`; layers that share one (ALBERT) have the
+    same name and must then all run.
 
     >>> from infoflow.models import feed_forward_outputs
     >>> names, sizes = feed_forward_outputs(model, "encoder"), {}

@@ -257,7 +257,7 @@ def pruned_family(path: Path, config: Any) -> tuple[type, Kept]:
 
 
 def as_pruned(module: PreTrainedModel, kept: Kept, path: Path) -> PreTrainedModel:
-    """The loaded module as `remove_heads` leaves it: in its family's own class, without the entries used for loading."""
+    """The loaded module as `remove_heads` leaves it: in its family's own class, without entries used for loading."""
     found: Any = module
     found.__class__ = type(module).__mro__[1]
     for name in ("pruned", "auto_map"):

@@ -264,7 +264,7 @@ def _check_quantize(quantize: str, home: Path | str) -> None:
 def _quantised_loading(
     config: PreTrainedConfig, home: Path | str, quantize: str | None, device: torch.device
 ) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for weights that are saved quantised or quantised on `device`; empty for others."""
+    """Arguments of `from_pretrained` for weights that are saved quantised, or quantised on `device`; else empty."""
     saved = getattr(config, "quantization_config", None)
     if saved is None and quantize is None:
         return {}

@@ -145,13 +145,11 @@ def _kept_heads(model: Model, kept: AttentionOutput, variants: int, shared: dict
     """
     module = model.module.get_submodule(kept.attention.module)
     first = kept.output[0] if isinstance(kept.output, tuple) else kept.output
-    if kept.heads is None or not isinstance(first, Tensor):
-        yield
-    elif _same(first, kept.heads):
+    if isinstance(first, Tensor) and _same(first, kept.heads):
         output = _repeated(kept.output, variants)
         with returning(module, lambda: output, shared):
             yield
-    elif _same(first, kept.projected):
+    elif isinstance(first, Tensor) and kept.heads is not None and _same(first, kept.projected):
         projection = model.module.get_submodule(kept.attention.output_projection)
         heads = _repeated(kept.heads, variants)
         rest = _repeated(kept.output, variants)[1:] if isinstance(kept.output, tuple) else None

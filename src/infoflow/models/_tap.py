@@ -129,14 +129,6 @@ def open_gates(model: Model, num: int, dtype: torch.dtype = torch.float32) -> di
     return {key: [torch.ones(num, heads, **like) for heads in row] for key, row in model.anatomy.head_numbers().items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The layers of a list: their number, and the first one with an entry."""
-
-    first: int
-    num: int
-
-
 class _Rounds:
     """The layer of a module at this call: shared modules (ALBERT) run once per layer, in order."""
 
@@ -146,11 +138,11 @@ class _Rounds:
         self.projections: dict[nn.Module, list[Site]] = {}
         self._calls: dict[tuple[str, nn.Module], int] = {}
         self._home = model.device if is_placed(model.module) else None
-        self.rows: dict[StackKind, _Rows] = {}
+        self.rows: dict[StackKind, range] = {}  # from the first layer with this attention on
         for stack in model.anatomy.stacks:
             for kind in stack.kinds:
                 first = next(layer.index for layer in stack.layers if kind in layer.attentions)
-                self.rows[stack.name, kind] = _Rows(first=first, num=len(stack.layers))
+                self.rows[stack.name, kind] = range(first, len(stack.layers))
             for layer in stack.layers:
                 block = Site(stack=stack.name, kind="block", layer=layer.index)
                 self.blocks.setdefault(model.module.get_submodule(layer.block), []).append(block)
@@ -178,11 +170,11 @@ class _Rounds:
 
 
 def _store(
-    slots: dict[Any, list[Tensor]], key: Any, index: int, rows: "_Rows", value: Tensor, gap: Tensor | None = None
+    slots: dict[Any, list[Tensor]], key: Any, index: int, rows: range, value: Tensor, gap: Tensor | None = None
 ) -> None:
     """Store a layer's value; the first layer starts a new list, so that passes never mix. `gap` fills other layers."""
-    if index == rows.first or key not in slots:
-        slots[key] = [value.new_empty(0) if gap is None else gap] * rows.num
+    if index == rows.start or key not in slots:
+        slots[key] = [value.new_empty(0) if gap is None else gap] * rows.stop
     slots[key][index] = value
 
 
@@ -191,8 +183,7 @@ def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) ->
 
     def keep(site: Site, index: int, states: Tensor) -> None:
         own = stacks[site.stack]
-        rows = _Rows(first=0, num=len(own.layers) + 1)
-        _store(result.hidden, site.stack, index, rows, rounds.kept(own.joined(states)))
+        _store(result.hidden, site.stack, index, range(len(own.layers) + 1), rounds.kept(own.joined(states)))
 
     def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         site = rounds.site("blocks", block, advance=False)

@@ -274,13 +274,8 @@ def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
 def memorisation_ratio(answers: Sequence[str], old: Sequence[str], new: Sequence[str]) -> float:
     r"""\(p_o / (p_o + p_s)\): among queries whose passage contradicts memory, the share answered from memory.
 
-    \(p_o\) and \(p_s\) are the shares of queries answered with the old object and with the passage's; NaN where both
-    are 0.
-
-    Args:
-        answers: The model's answer to each query.
-        old: The answer in training.
-        new: The answer in the passage.
+    \(p_o\) and \(p_s\) are the shares of queries answered with the old object, that of training, and with the passage's
+    new one; NaN where both are 0.
 
     Source: [@longpre2021entity].
     """
