@@ -81,6 +81,7 @@ class CatalogueEntry:
 
 def list_corpora() -> list[CatalogueEntry]:
     """The built-in corpora."""
+    world = FactWorld(FactConfig(), 0)
     return [
         CatalogueEntry(
             name=TATOEBA,
@@ -99,7 +100,7 @@ def list_corpora() -> list[CatalogueEntry]:
         CatalogueEntry(
             name=FACTS,
             description="generated facts as sentences, for storage and retrieval (facts:ENTITIES)",
-            sentences=_fact_sentences(),
+            sentences=num_queries(world) + num_language(world, num_queries(world)),
             licence="none needed",
             location="",
         ),
@@ -118,11 +119,6 @@ def card_facts(name: str) -> dict[str, Any]:
     if name.startswith("hf:"):
         return {"datasets": [name.removeprefix("hf:").partition(":")[0]]}
     return _KNOWN.get(name, {})
-
-
-def _fact_sentences() -> int:
-    world = FactWorld(FactConfig(), 0)
-    return num_queries(world) + num_language(world, num_queries(world))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

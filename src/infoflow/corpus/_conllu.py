@@ -37,7 +37,8 @@ def read_conllu(
         row, written = _sentence(path, block, misc, feats)
         contradicted += bool(row and written and row["text"] != written)
         if documents:
-            document += document < 0 or any(_begins_document(line) for _, line in block)
+            comments = (line[1:].partition("=")[0].strip() for _, line in block if line.startswith("#"))
+            document += document < 0 or any(comment in ("newdoc", "newdoc id") for comment in comments)
             row = row and {**row, "document": document}
         yield row
     if contradicted:
@@ -79,10 +80,6 @@ def _blocks(path: Path) -> Iterator[list[NumberedLine]]:
             block = []
     if block:
         yield block
-
-
-def _begins_document(line: str) -> bool:
-    return line.startswith("#") and line[1:].partition("=")[0].strip() in ("newdoc", "newdoc id")
 
 
 def _sentence(

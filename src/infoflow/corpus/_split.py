@@ -109,7 +109,8 @@ def _assign(corpus: AbstractSentences, seed: int, validation: float, test: float
     parts = np.select([numbers < test, numbers < test + validation], [TEST, VALIDATION], TRAIN)
     for tried in SPLIT_RULES[SPLIT_RULES.index(rule) :]:
         result = _without_leaks(parts, columns, documents, tried)
-        if tried == "source" or _leaves_enough(parts, result.parts):
+        left = [(result.parts == part).sum() >= LEAST_LEFT * (parts == part).sum() for part in _NAMES]
+        if tried == "source" or all(left):
             break
     if result.rule != rule:
         current_display().note(
@@ -167,7 +168,3 @@ def _without_leaks(
                 left_out.setdefault(name, {})[reason] = int(found.sum())
         parts[rows[leaked]] = LEFT_OUT
     return Assignment(parts=parts, rule=rule, left_out=left_out)
-
-
-def _leaves_enough(before: np.ndarray, after: np.ndarray) -> bool:
-    return all((after == part).sum() >= LEAST_LEFT * (before == part).sum() for part in _NAMES)

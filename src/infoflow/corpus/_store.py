@@ -113,9 +113,6 @@ def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: st
 
     `key` identifies the rows; an existing cache file with that key is used instead of `rows`. Without a key the rows
     are always read, and the file is named by its content.
-
-    Raises:
-        UserError: There is no sentence, or the disk is full.
     """
     if "words" in columns:
         key = key and f"{key}-{_WORDS_VERSION}"

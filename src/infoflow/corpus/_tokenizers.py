@@ -70,14 +70,7 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     return plain
 
 
-_NO_ERRORS = dict.fromkeys(
-    (
-        "_raise_exceptions_for_gated_repo",
-        "_raise_exceptions_for_missing_entries",
-        "_raise_exceptions_for_connection_errors",
-    ),
-    False,
-)
+_NO_ERRORS = {f"_raise_exceptions_for_{what}": False for what in ("gated_repo", "missing_entries", "connection_errors")}
 
 
 def _named_class(source: str | Path, options: dict[str, Any]) -> type[PreTrainedTokenizerBase] | None:

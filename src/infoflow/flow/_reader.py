@@ -74,8 +74,10 @@ class Reader:
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
         self._source = corpus.encode(tokenizer, side="text", max_length=longest)
         _check_vocabulary(self._source, model.module, model.name)
-        self._target = self._encode_target(max_length) if decoder else None
-        if self._target is not None:
+        self._target = None
+        if decoder:
+            longest = max_length if model.max_target_tokens is None else min(max_length, model.max_target_tokens)
+            self._target = corpus.encode(self.tokenizer("decoder"), side=decoder_side, max_length=longest)
             _check_vocabulary(self._target, model.module.get_decoder(), f"the decoder of {model.name}")
         if not (self._shorter > 0).any():
             raise UserError(f"No sentence of {corpus.name} has a token for {model.name}: there is nothing to measure.")
@@ -93,11 +95,6 @@ class Reader:
     def tokenizer_digest(self, stack: str) -> str:
         """Digest of everything that determines the stack's tokenization."""
         return tokenizer_digest(self.tokenizer(stack))
-
-    def _encode_target(self, max_length: int) -> Encoded:
-        limit = self.model.max_target_tokens
-        longest = max_length if limit is None else min(max_length, limit)
-        return self.corpus.encode(self.tokenizer("decoder"), side=self.decoder_side, max_length=longest)
 
     @property
     def has_target(self) -> bool:

@@ -266,24 +266,18 @@ def compare(
     if len({tokenizer_digest(model.require_tokenizer()) for model in models}) > 1:
         options = replace(options, white_space_words=True)
     with scratch_folder() as folder, current_display().progress("Comparing models", len(models) + 1) as progress:
-        measured = []
+        measured: list[Measured] = []
+        tables: dict[str, list[pd.DataFrame]] = {}
         for index, model in enumerate(models):
             measured.append(collect(model, corpus, measures, folder / str(index), options))
+            for name, frame in measured[-1].tables.items():
+                tables.setdefault(name, []).append(frame.assign(model=model.name)[["model", *frame.columns]])
             progress.advance(1)
-        tables = _stack_tables(models, measured)
         for (i, a), (j, b) in combinations(enumerate(models), 2):
             named = {"model_a": a.name, "model_b": b.name}
             for name, frame in compare_samples(pairs, measured[i].samples, measured[j].samples).items():
                 tables.setdefault(name, []).append(frame.assign(**named)[[*named, *frame.columns]])
     return known({name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}, measures)
-
-
-def _stack_tables(models: Sequence[Model], measured: Sequence[Measured]) -> dict[str, list[pd.DataFrame]]:
-    tables: dict[str, list[pd.DataFrame]] = {}
-    for model, result in zip(models, measured, strict=True):
-        for name, frame in result.tables.items():
-            tables.setdefault(name, []).append(frame.assign(model=model.name)[["model", *frame.columns]])
-    return tables
 
 
 def compare_samples(

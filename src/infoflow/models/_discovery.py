@@ -56,8 +56,12 @@ def discover(module: PreTrainedModel) -> Anatomy:
         members = [call for call in calls if _stack_name(call, calls, encoder) == name]
         if members:
             stacks.append(_stack(module, name, members, blocks, names, scaling))
-    if encoder:
-        _require_both_stacks(module, stacks)
+    if encoder and len(stacks) < 2:
+        raise UserError(
+            f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls "
+            "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
+            "values (it may attend in blocks or bands), so half of the model could not be read."
+        )
     return Anatomy(stacks=tuple(stacks), parameter_groups=parameter_groups(module, tuple(stacks)))
 
 
@@ -204,15 +208,6 @@ def _holds_the_values(module: nn.Module, call: WatchedCall, value: Projection) -
     values_BSGd = output_BSE[..., value.weight.indices()].unflatten(-1, (value.num_heads, call.head_dim))
     repeated = values_BSGd.transpose(1, 2).repeat_interleave(call.num_heads // max(1, value.num_heads), dim=1)
     return repeated.shape == call.value_BHSd.shape and torch.equal(repeated, call.value_BHSd)
-
-
-def _require_both_stacks(module: nn.Module, stacks: list[Stack]) -> None:
-    if len(stacks) < 2:
-        raise UserError(
-            f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls "
-            "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
-            "values (it may attend in blocks or bands), so half of the model could not be read."
-        )
 
 
 def scalings(module: PreTrainedModel, attentions: Sequence[nn.Module]) -> dict[nn.Module, float | None]:

@@ -30,7 +30,8 @@ def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tabl
     """
     for name in tables:
         table = module.get_submodule(name)
-        if isinstance(table, nn.Embedding) and _in_stack(name, anatomy, stack):
+        within = next((part for part in name.split(".") if part in ("encoder", "decoder")), None)
+        if isinstance(table, nn.Embedding) and (len(anatomy.stacks) == 1 or within == stack):
             padding = 0 if table.padding_idx is None else table.padding_idx + 1
             return table.num_embeddings - padding - int(getattr(table, "offset", 0))
     longest = getattr(_text_config(module.config, stack), "max_position_embeddings", None)
@@ -49,12 +50,6 @@ def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
     config = part if isinstance(part, PreTrainedConfig) else config
     # The method may guess among several parts; if there are none, the configuration is the text's.
     return config.get_text_config() if config.sub_configs else config
-
-
-def _in_stack(name: str, anatomy: Anatomy, stack: str) -> bool:
-    if len(anatomy.stacks) == 1:
-        return True
-    return next((part for part in name.split(".") if part in ("encoder", "decoder")), None) == stack
 
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]

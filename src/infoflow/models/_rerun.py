@@ -203,16 +203,10 @@ def rerun_blocks(model: Model, stack: str, edits: Sequence[Edit], forward: Calla
 
     Each block of `stack` runs on its input in the unedited model: once without edits, and once for each of `edits`,
     which changes its self-attention. The next block receives the unedited output. So all layers together cost one pass
-    per edit, not one per edit and layer.
+    per edit, not one per edit and layer. The result has one entry per block, from the lowest.
 
-    Args:
-        model: A loaded model; its blocks may be shared (ALBERT).
-        stack: Stack whose blocks are rerun, "encoder" or "decoder".
-        edits: Each takes a self-attention call and returns `call.edited(...)`; `without_token` is one.
-        forward: Runs the model, or that stack of it, once; without a key-value cache.
-
-    Returns:
-        One entry per block, from the lowest.
+    Blocks may be shared (ALBERT). Each of `edits` takes a self-attention call and returns `call.edited(...)`;
+    `without_token` is one. `forward` runs the model, or that stack of it, once, without a key-value cache.
 
     >>> ids = torch.tensor([[5, 6, 7, 8]])
     >>> first = torch.tensor([0])

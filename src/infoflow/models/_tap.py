@@ -55,10 +55,8 @@ class Tap:
 
     def clear(self) -> None:
         """Release the tensors; the next forward pass fills the tap again."""
-        self.hidden.clear()
-        self.attention.clear()
-        self.visible.clear()
-        self.heads.clear()
+        for kept in (self.hidden, self.attention, self.visible, self.heads):
+            kept.clear()
 
 
 @contextmanager
