@@ -181,10 +181,6 @@ class AbstractFamily(ABC):
     ) -> PreTrainedModel:
         """A model with random weights, drawn from torch's global generator.
 
-        Args:
-            layout: One of `layouts`.
-            config: The shape.
-            vocabulary: Vocabulary of the input of the model, or its encoder.
-            target: Vocabulary of the decoder in an encoder-decoder.
-            layers: Number of layers of every stack.
+        `vocabulary` is that of the input of the model, or its encoder, `target` that of the decoder in an
+        encoder-decoder; every stack has `layers` layers.
         """

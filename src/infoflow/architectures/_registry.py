@@ -234,12 +234,10 @@ class Elmo(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
         shape = shape_of(config, vocabulary, min(layers, _LAYERS))
-        kept = ("vocab_size", "hidden_size", "num_hidden_layers", "initializer_range", "max_position_embeddings")
-        special = {name: shape[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+        others = ("num_attention_heads", "intermediate_size", "hidden_act")  # and two kinds of dropout
+        kept = {name: value for name, value in shape.items() if name not in others and "dropout" not in name}
         cells = max(config.feedforward, config.width + 1)  # torch requires fewer projections than cells
-        return ElmoModel(
-            ElmoConfig(**{name: shape[name] for name in kept}, cell_size=cells, dropout=config.dropout, **special)
-        )
+        return ElmoModel(ElmoConfig(**kept, cell_size=cells, dropout=config.dropout))
 
 
 _ALL = (Bert(), PlainBert(), Albert(), Longformer(), Gpt2(), T5(), Elmo())

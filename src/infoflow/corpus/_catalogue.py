@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -18,6 +19,8 @@ from ._fact_world import FactWorld, num_language, num_queries
 from ._lines import printable
 from ._load import FACTS, GRAMMAR, GRAMMAR_SENTENCES, TATOEBA, tatoeba_folder
 from ._split import SPLIT_RULES, SplitRule, split_numbers
+
+Texts = Callable[[], Iterable[str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,32 +40,27 @@ class Leakage:
 def leakage(held_out: Corpus, train: Corpus) -> Leakage:
     """How much of `held_out` occurs in `train`; `Corpus.split` defines equal and near."""
     sides = [name for name in ("text", "translation") if name in held_out.columns & train.columns]
-    shares = [[_share(held_out, train, side, found) for side in sides] for found in (repeats, nearly_repeats)]
+    columns = [(partial(held_out.column, side), partial(train.column, side)) for side in sides]
+    shares = [[float(_occurring(*each, found).mean()) for each in columns] for found in (repeats, nearly_repeats)]
     equal, near = ([*values, None][:2] for values in shares)
     assert equal[0] is not None
     assert near[0] is not None
     return Leakage(sources=equal[0], targets=equal[1], near_sources=near[0], near_targets=near[1])
 
 
-def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple[int, int, int]:
+def repeated(texts: Iterable[str], others: Texts) -> tuple[int, int, int]:
     """The number of distinct texts, and how many of them occur in `others`, exactly or nearly.
 
     `Corpus.split` explains exact and near repetitions. `others` is called for each search: it streams the texts.
     """
     distinct = list({normalised(text): text for text in texts}.values())
-    counts = []
-    for found in (repeats, nearly_repeats):
-        touched = found(others(), distinct)
-        counts.append(int(found(distinct, compress(others(), touched)).sum()))
-    return len(distinct), counts[0], counts[1]
+    equal, near = (int(_occurring(lambda: distinct, others, found).sum()) for found in (repeats, nearly_repeats))
+    return len(distinct), equal, near
 
 
-def _share(
-    held_out: Corpus, train: Corpus, side: str, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]
-) -> float:
-    # In both directions, so that only matching training sentences are in memory.
-    touched = found(train.column(side), held_out.column(side))
-    return float(found(held_out.column(side), compress(train.column(side), touched)).mean())
+def _occurring(texts: Texts, others: Texts, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]) -> np.ndarray:
+    """Which texts occur in others; in both directions, so that only matching ones of the others are in memory."""
+    return found(texts(), compress(others(), found(others(), texts())))
 
 
 _SHARES = {"validation": 0.02, "test": 0.10}  # of `CorpusPlan`

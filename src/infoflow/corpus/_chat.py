@@ -89,12 +89,10 @@ def _conversations(source: str) -> Iterator[tuple[str, list[_Message]]]:
         yield where, _messages(value, where)
 
 
-def _is_message(value: Any) -> bool:
-    return isinstance(value, Mapping) and ("role" in value or {"from", "value"} <= set(value))
-
-
 def _is_messages(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        return False
+    return bool(value) and all("role" in one or {"from", "value"} <= set(one) for one in value)
 
 
 def _messages(value: Any, where: str) -> list[_Message]:

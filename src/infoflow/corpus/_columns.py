@@ -68,9 +68,6 @@ def sentence(value: Any, where: str, number: int, column: str = "") -> str | Non
     """The sentence without surrounding white space; None if it is missing or blank.
 
     `where`, `number` (counted from 1) and `column` are for messages.
-
-    Raises:
-        UserError: It is not text, has a zero byte or half a surrogate pair, or is longer than `LONGEST_LINE`.
     """
     if is_missing(value):
         return None
@@ -78,7 +75,7 @@ def sentence(value: Any, where: str, number: int, column: str = "") -> str | Non
 
 
 def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
-    """The value unchanged if it is text; else a UserError, as in `sentence`."""
+    """The value unchanged if it is text of at most `LONGEST_LINE` characters; else a UserError."""
     if not isinstance(value, str):
         wrong = f"holds {as_written(value)}, not text.\nName a column of sentences."
     elif len(value) > LONGEST_LINE:

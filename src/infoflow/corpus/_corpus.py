@@ -47,8 +47,6 @@ class Corpus(AbstractSentences):
     of a corpus (`select`, `filter_words`, `split`) is also a corpus and keeps the ids and documents of its sentences.
     """
 
-    # -- readers ------------------------------------------------------------------------------------------------------
-
     @classmethod
     def from_text(
         cls, path: str | Path, name: str | None = None, documents: bool = False, lines: Lines = "sentences"
@@ -420,8 +418,6 @@ class Corpus(AbstractSentences):
         rows, columns = joined_rows(self, test)
         name = name or f"{self.name}+{test.name}"
         return Corpus(store(rows, columns, name), name)
-
-    # -- parts --------------------------------------------------------------------------------------------------------
 
     def select(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Corpus":
         """The sentences at these rows (of this corpus), in that order.

@@ -262,7 +262,8 @@ def _check_known(encoded: Encoded, tokenizer: PreTrainedTokenizerBase, key: str)
         raise UserError(f"{_name(tokenizer)} produces no tokens for the corpus. {_ADVICE}")
     unknown = tokens == (-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)
     if words is not None:
-        unknown = _by_word(unknown, words)
+        starts = np.flatnonzero(np.diff(words, prepend=words[0] - 1))  # a word ends when its number changes
+        unknown = np.logical_or.reduceat(unknown, starts)
     share = float(unknown.mean())
     if share == 1 or _all_alike(tokens, spans):
         raise UserError(f"{_name(tokenizer)} produces the same token for every word of the corpus. {_ADVICE}")
@@ -279,12 +280,6 @@ _ADVICE = "Use the tokenizer that the model was trained with, or a corpus in the
 
 def _name(tokenizer: PreTrainedTokenizerBase) -> str:
     return f"The tokenizer ({type(tokenizer).__name__}, {len(tokenizer)} tokens)"
-
-
-def _by_word(unknown: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Whether each word contains an unknown token. A word ends when its number changes."""
-    starts = np.flatnonzero(np.diff(words, prepend=words[0] - 1))
-    return np.logical_or.reduceat(unknown, starts)
 
 
 def _all_alike(tokens: np.ndarray, spans: np.ndarray | None) -> bool:

@@ -83,8 +83,6 @@ class FactWorld:
         """The words of every possible object of the relation, by the object's number."""
         return [" ".join(self.words.object_words(relation, one)) for one in range(self.config.choices(relation))]
 
-    # -- questions ----------------------------------------------------------------------------------------------------
-
     def questions(self, facts: Collection[Fact], part: Part = "test") -> list[Question]:
         """Questions about facts in the wordings of a part: two for testing, eight for training."""
         wordings = TEST_WORDINGS if part == "test" else TRAINING_WORDINGS
@@ -97,8 +95,6 @@ class FactWorld:
     def language_sentences(self, num: int) -> list[list[str]]:
         """The words of the first `num` non-fact sentences of the training text."""
         return [list(row["words"]) for row in grammar_rows(num, self.seed, FACT_LANGUAGE)]
-
-    # -- passages -----------------------------------------------------------------------------------------------------
 
     def passages(self, edited: bool = False) -> list[dict[str, Any]]:
         """Rows `title, text, entity, facts` of the original or the edited index."""
@@ -128,7 +124,8 @@ class FactWorld:
         groups: dict[Any, list[Fact]] = defaultdict(list)
         partner: dict[int, int] = {}
         for later in (False, True) if self.config.passages == "pairs" else ():
-            entities = [one for one in range(self.config.entities) if self._is_later(one) == later]
+            firsts = self.facts[:: self.config.relations]
+            entities = [fact.entity for fact in firsts if (fact.kind == "later") == later]
             partner |= {entity: place // 2 for place, entity in enumerate(entities)}
         for fact in self.facts:
             if fact.kind == "withheld":
@@ -137,9 +134,6 @@ class FactWorld:
             about = (partner[fact.entity], fact.relation) if partner else (fact.entity, fact.relation // 2)
             groups[later, *about].append(fact)
         return [groups[key] for key in sorted(groups)]
-
-    def _is_later(self, entity: int) -> bool:
-        return self.facts[entity * self.config.relations].kind == "later"
 
     @cached_property
     def _gold(self) -> dict[int, int]:
@@ -174,8 +168,6 @@ class FactWorld:
             "entity": names[0],
             "facts": [fact.number for fact in group],
         }
-
-    # -- tokens -------------------------------------------------------------------------------------------------------
 
     def tokenizer(self, max_length: int = 128) -> PreTrainedTokenizerFast:
         """One token per word, for facts and the language; the special tokens are 0..4."""

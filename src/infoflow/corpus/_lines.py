@@ -65,10 +65,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end).
 
     `\\n` and `\\r\\n` end a line, never U+2028 and similar; in a file that starts without them `\\r` does, as on old
-    Macintoshes.
-
-    Raises:
-        UserError: The file is missing, unreadable, damaged, binary, or not UTF-8; or a line exceeds `LONGEST_LINE`.
+    Macintoshes. A file that is damaged, binary or not UTF-8 is refused, as is a line beyond `LONGEST_LINE`.
     """
     with open_bytes(path) as file:
         begin = file.read(_BEGIN)

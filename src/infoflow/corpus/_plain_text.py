@@ -120,7 +120,8 @@ def read_pair(source: Path, target: Path) -> Iterator[Row | None]:
     lines = zip_longest(read_lines(source), read_lines(target))
     for left, right in lines:
         if left is None or right is None:
-            longer, shorter, (number, _) = (source, target, left) if right is None else (target, source, right)
+            longer, shorter = (source, target) if right is None else (target, source)
+            number, _ = left or right or (0, "")
             raise UserError(
                 f"The files of a parallel corpus must have the same number of lines: {longer} has "
                 f"{number + sum(1 for _ in lines)}, {shorter} only {number - 1}.\nAlign the files line by line, then "

@@ -19,11 +19,8 @@ def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarr
     where it ends, so every sentence is in exactly one window. A sentence longer than the budget forms its own window
     (and is truncated when read). This is fairseq's break mode `complete`, without windows across documents.
 
-    Args:
-        lengths: Tokens of each sentence, without special ones, int (sentence,).
-        documents: A number for each sentence, equal for consecutive sentences of one text (`Corpus.stretches`), int64
-            (sentence,).
-        budget: Maximum number of tokens of a window, without special ones.
+    `lengths` are the tokens of each sentence, int (sentence,), and `budget` those of a window, without special ones;
+    `documents` are numbers, equal for consecutive sentences of one text (`Corpus.stretches`), int64 (sentence,).
 
     >>> windows(np.array([3, 4, 2, 9, 1]), np.array([0, 0, 0, 0, 1]), budget=7).tolist()
     [[0, 2], [2, 3], [3, 4], [4, 5]]

@@ -69,7 +69,11 @@ def split_rows(
     large corpus is cached.
     """
     validation, test = shares["validation"], shares["test"]
-    _check_shares(validation, test)
+    for name, share in (("validation", validation), ("test", test)):
+        if not 0 <= share < 1:
+            raise UserError(f"{name} is a share of the corpus in [0, 1). Got {share}.")
+    if validation + test >= 1:
+        raise UserError(f"validation + test must be below 1, to leave a training part. Got {validation + test}.")
     check_rule(rule)
     if len(corpus) <= _SMALL:
         assigned = _assign(corpus, seed, validation, test, rule)
@@ -134,15 +138,6 @@ def split_numbers(
     """
     numbers = hashes(map(normalised, texts), key=f"{purpose}-{seed}")
     return (numbers if documents is None else document_hashes(numbers, documents)) / 2.0**64
-
-
-def _check_shares(validation: float, test: float) -> None:
-    """Raise a UserError unless the shares leave sentences for training."""
-    for name, share in (("validation", validation), ("test", test)):
-        if not 0 <= share < 1:
-            raise UserError(f"{name} is a share of the corpus in [0, 1). Got {share}.")
-    if validation + test >= 1:
-        raise UserError(f"validation + test must be below 1, to leave a training part. Got {validation + test}.")
 
 
 def check_rule(rule: str) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -167,7 +167,8 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
     file is measured again, but changes in its imports are not noticed. Its measures must not use the `taken` names.
     """
     module, path = own_module(path, "measures")
-    found = list(_measures_in(vars(module).values()))
+    values = [value if isinstance(value, list | tuple) else [value] for value in vars(module).values()]
+    found = [one for value in values for one in value if isinstance(one, AbstractMeasure)]
     found += _made(module, path, {type(one) for one in found})
     found = [one for index, one in enumerate(found) if not any(one is other for other in found[:index])]
     if not found:
@@ -181,14 +182,6 @@ def given_measures(measures: Any, taken: Collection[str] = ()) -> list[AbstractM
     if not measures:
         raise UserError(f"measures must hold at least one measure. Got an empty list. {_EXAMPLE}")
     return _marked(measures, Origin(None, agree(uuid4().hex)), "measures", taken)
-
-
-def _measures_in(values: Any) -> Iterator[AbstractMeasure]:
-    for value in values:
-        if isinstance(value, AbstractMeasure):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (each for each in value if isinstance(each, AbstractMeasure))
 
 
 def _made(module: ModuleType, path: Path, made: set[type]) -> list[AbstractMeasure]:

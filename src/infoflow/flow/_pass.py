@@ -110,14 +110,11 @@ class Pass:
         fillers: dict[SampleKey, SampleFiller] = {}
         for regime in ("clean", "training"):
             requests = [measure.request for measure in self.sampling if measure.regime == regime]
-            for stack in self._sampled_stacks(regime) if requests else []:
+            both = regime == "clean" and self.options.decoder_states and self.reader.has_target
+            stacks = [self.reader.source_stack, *(["decoder"] if both else [])]
+            for stack in stacks if requests else []:
                 fillers[stack, regime] = self._make_filler(stack, regime, requests)
         return fillers
-
-    def _sampled_stacks(self, regime: Regime) -> list[str]:
-        source = self.reader.source_stack
-        both = regime == "clean" and self.options.decoder_states and self.reader.has_target
-        return [source, "decoder"] if both else [source]
 
     def _make_filler(self, stack: str, regime: Regime, requests: Sequence[SampleRequest]) -> SampleFiller:
         layers = self.model.anatomy.stack(stack)

@@ -105,11 +105,10 @@ def _before_publishing(facts: Mapping[str, Any]) -> list[str]:
     """What the card's owner has to add."""
     names = {"license": "licence", "language": "language"}
     if missing := [word for name, word in names.items() if not facts.get(name)]:
-        what = f"{' and '.join(missing)} {'depends' if len(missing) == 1 else 'depend'}"
-        them = "it" if len(missing) == 1 else "them"
+        depend, them = ("depends", "it") if len(missing) == 1 else ("depend", "them")
         return [
-            f"The {what} on the text that the model was trained on: add {them} before you publish it "
-            f"([model cards]({_ADDRESS})).",
+            f"The {' and '.join(missing)} {depend} on the text that the model was trained on: add {them} before you "
+            f"publish it ([model cards]({_ADDRESS})).",
             "",
         ]
     return ["The licence is that of the text that the model was trained on: name its authors when you publish it.", ""]

@@ -73,20 +73,15 @@ def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:
     return repository, {"revision": revision}
 
 
-def cached_revisions(repository: str) -> list[str]:
-    """Branches and tags of the repository in the local hub cache, or their commits."""
+def no_revision(name: str, reason: str) -> UserError:
+    """The error if a repository has nothing for the requested revision; it lists what is in the local hub cache."""
+    repository, revision = at_revision(name)
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
     refs = folder / "refs"
     names = sorted(path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file())
     named = {(refs / name).read_text(encoding="utf-8").strip() for name in names}
     commits = sorted(path.name for path in (folder / "snapshots").glob("*") if path.name not in named)
-    return [*names, *commits]
-
-
-def no_revision(name: str, reason: str) -> UserError:
-    """The error if a repository has nothing for the requested revision."""
-    repository, revision = at_revision(name)
-    found = cached_revisions(repository)
+    found = [*names, *commits]
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     here = f"{', '.join(found[:_SHOWN])}{more}" if found else "none of its revisions"
     return UserError(

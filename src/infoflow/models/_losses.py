@@ -260,9 +260,8 @@ def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, 
     mBART instead starts with the language code that ends the target. -100 becomes padding.
     """
     if (own := getattr(model.module, "prepare_decoder_input_ids_from_labels", None)) is not None:
-        with suppress(
-            TypeError, ValueError, AttributeError
-        ):  # without a start or padding token in its configuration, ours searches further
+        # Without a start or padding token in its configuration, ours searches further.
+        with suppress(TypeError, ValueError, AttributeError):
             return own(labels)
     shifted = labels.roll(1, dims=1)
     shifted[:, 0] = start_token_id(model)

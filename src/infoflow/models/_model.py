@@ -34,7 +34,11 @@ def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tabl
         if isinstance(table, nn.Embedding) and (len(anatomy.stacks) == 1 or within == stack):
             padding = 0 if table.padding_idx is None else table.padding_idx + 1
             return table.num_embeddings - padding - int(getattr(table, "offset", 0))
-    longest = getattr(_text_config(module.config, stack), "max_position_embeddings", None)
+    part = getattr(module.config, stack, None)
+    config = part if isinstance(part, PreTrainedConfig) else module.config
+    # The method may guess among several parts; if there are none, the configuration is the text's.
+    config = config.get_text_config() if config.sub_configs else config
+    longest = getattr(config, "max_position_embeddings", None)
     return None if longest is None or longest < 1 else longest  # XLNet has -1
 
 
@@ -43,13 +47,6 @@ def position_tables(module: nn.Module) -> dict[str, nn.Module]:
     tables = {name: child for name, child in module.named_modules() if isinstance(child, nn.Embedding)}
     last = {name: name.rpartition(".")[2] for name in tables}
     return {name: table for name, table in tables.items() if last[name] == "wpe" or "position" in last[name]}
-
-
-def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
-    part = getattr(config, stack, None)
-    config = part if isinstance(part, PreTrainedConfig) else config
-    # The method may guess among several parts; if there are none, the configuration is the text's.
-    return config.get_text_config() if config.sub_configs else config
 
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
