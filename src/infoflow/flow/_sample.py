@@ -139,7 +139,6 @@ STATES = "states.npy"
 _OCCURRENCES, _TYPES, _TAGS, _FACTS = "occurrences.npz", "types.npz", "tags.npz", "facts.json"
 _OF_TYPES = ("frequencies", "ranks")
 
-
 SAMPLE_COLUMNS = (
     Column("tokens_requested", "int64", "tokens", "requested size of the sample, or all tokens of a shorter text"),
     Column("tokens_kept", "int64", "tokens", "number of these that fit the byte budget of the sample (sample_bytes)"),

@@ -28,7 +28,6 @@ from ._own_attention import OwnCall, watching_own_attention
 IMPLEMENTATION = "infoflow"
 _BY_BLOCKS = "infoflow-blocks"  # the same, with a mask that is made for each block of queries
 
-
 Listener = Callable[[AttentionCall], AttentionCall]
 """Receives a call (its site not yet known) and returns it, edited or not."""
 

@@ -228,7 +228,6 @@ _MATCHES: dict[str, Callable[[list[str], list[str]], tuple[int, int]]] = {
 
 Numbers = Tensor | np.ndarray | Sequence[Any]
 
-
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # includes Unicode symbols such as $
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
