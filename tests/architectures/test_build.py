@@ -99,9 +99,6 @@ class Gpt2(AbstractFamily):
             )
         )
 
-    def num_parameters(self, layout, config, vocabulary, target, layers) -> int:
-        return layers * (4 * config.width**2 + 2 * config.width * config.feedforward)
-
 
 def test_a_family_of_one_s_own_is_one_class_and_one_line(monkeypatch) -> None:
     monkeypatch.setitem(FAMILIES, "gpt2", Gpt2())

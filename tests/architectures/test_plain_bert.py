@@ -51,13 +51,6 @@ def test_all_but_the_head_begins_as_bert_bit_for_bit(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_more_parameters_are_foretold_than_made(layout):
-    foretold = FAMILIES["plain-bert"].num_parameters(layout, SHAPE, VOCABULARY, VOCABULARY, SHAPE.layers)
-    made_here = sum(parameter.numel() for parameter in made(layout).parameters())
-    assert 0.8 * made_here < foretold <= made_here
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_saved_is_read_again(layout, tmp_path):
     model = made(layout)
     model.save_pretrained(tmp_path)

@@ -21,8 +21,3 @@ from infoflow.corpus import split_category
 )
 def test_outermost_arguments_are_peeled(category, left, right):
     assert split_category(category) == (left, right)
-
-
-def test_the_result_can_be_kept():
-    assert split_category(r"(S\NP)/NP", keep_result=True) == ("S NP", "S NP")
-    assert split_category("N", keep_result=True) == ("N", "N")

@@ -272,7 +272,7 @@ def test_nouns_follow_zipfs_law(exponent):
 
 def test_a_larger_vocabulary_only_adds_words():
     small, large = make_lexicon(400), make_lexicon(3000)
-    for word_class, entries in small.entries.items():
+    for word_class, entries in small.items():
         assert [e.lemma for e in large[word_class][: len(entries)]] == [e.lemma for e in entries]
         assert [e.feminine for e in large[word_class][: len(entries)]] == [e.feminine for e in entries]
 

@@ -19,7 +19,6 @@ from infoflow.flow import (
     SampleMeasure,
     SampleRequest,
     TokenSample,
-    TypeStrata,
     collect,
     measure,
 )
@@ -112,7 +111,7 @@ def test_strata_hold_the_lowest_hashes_of_each_bin(model, corpus, tmp_path) -> N
 
 def test_types_have_their_occurrences_also_where_the_random_sample_has_none(model, corpus, tmp_path) -> None:
     random, typed = served(
-        model, corpus, tmp_path, SampleRequest(occurrences=5), SampleRequest(strata=TypeStrata(num_types=6, per_type=9))
+        model, corpus, tmp_path, SampleRequest(occurrences=5), SampleRequest(strata=RankStrata.of_types(6, 9))
     )
     assert len(random) == 5
     assert Counter(typed.ranks.tolist()) == dict.fromkeys(range(1, 7), 9)

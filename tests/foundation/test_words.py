@@ -7,7 +7,7 @@ import pytest
 
 from infoflow.corpus import Corpus, leakage
 from infoflow.foundation import running_word_spans, running_words, spacing_of, without_punctuation, words_of
-from infoflow.models import bleu, exact_match, rouge, token_f1
+from infoflow.models import bleu_statistics, exact_match, rouge, token_f1
 from infoflow.retrieval import terms_of
 
 SENTENCES = {
@@ -98,11 +98,11 @@ def test_texts_that_look_the_same_are_equal_to_every_score(name):
     one, other = ALIKE[name]
     assert one != other
     for said, right in ((one, other), (other, one)):
-        assert bleu([said], [right]).score == pytest.approx(100)
+        assert bleu_statistics([said], [[right]]).score == pytest.approx(100)
         assert [values[0] for values in rouge([said], [[right]]).values()][:2] == [1, 1]
         assert exact_match(said, right)
         assert token_f1(said, right) == 1
-        assert bleu([OTHER], [right]).score < 5
+        assert bleu_statistics([OTHER], [[right]]).score < 5
         assert rouge([OTHER], [[right]])["rougeL"][0] == token_f1(OTHER, right) == 0
         found = leakage(Corpus.from_sentences([said]), Corpus.from_sentences([right]))
         assert found.near_sources == 1

@@ -10,7 +10,7 @@ import torch
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, hash64_array
 from infoflow.heads import Ablation, PruningCurve, SentenceScorer, ablate, ablation, all_heads, importance, loss_scores
-from infoflow.models import bleu, load_model, model_inputs, tap, translate
+from infoflow.models import bleu_statistics, load_model, model_inputs, tap, translate
 
 pytestmark = pytest.mark.slow
 
@@ -143,9 +143,9 @@ def test_bleu_and_a_users_function(matched_models, corpus):
     heads = all_heads(model.anatomy)
     table = ablation(model, few, metric="bleu", beams=1)
     sources, references = zip(*((s.text, s.translation) for s in few), strict=True)
-    base = bleu(translate(model, list(sources), beams=1), list(references)).score
+    base = bleu_statistics(translate(model, list(sources), beams=1), [[one] for one in references]).score
     with ablate(model, [heads[3]]):
-        without = bleu(translate(model, list(sources), beams=1), list(references)).score
+        without = bleu_statistics(translate(model, list(sources), beams=1), [[one] for one in references]).score
     assert table["value"].iloc[3] == pytest.approx(without - base)
     assert set(table["metric"]) == {"bleu"}
 

@@ -22,7 +22,7 @@ from infoflow.heads import (
     context_scores,
     self_attention_blocks,
 )
-from infoflow.models import bleu, load_model, model_inputs, translate
+from infoflow.models import bleu_statistics, load_model, model_inputs, translate
 from infoflow.objectives import make_objective
 
 TASKS = ("causal-lm", "masked-lm", "translation")
@@ -240,7 +240,7 @@ def test_bleu_is_of_greedy_translations_with_the_same_blocks_closed(matched_mode
     sources, references = zip(*((s.text, s.translation) for s in few), strict=True)
 
     def score():
-        return bleu(translate(model, list(sources), beams=1), list(references)).score
+        return bleu_statistics(translate(model, list(sources), beams=1), [[one] for one in references]).score
 
     whole = score()
     with by_hand(model, closings[0].blocks):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from objectives.zoo import VOCABULARY, framed, mixed
 
-from infoflow.architectures import FAMILIES, ModelConfig, build
+from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import Vocabulary, load_corpus, train_tokenizer
 from infoflow.flow import measure
 from infoflow.foundation import UserError, stream
@@ -82,15 +82,13 @@ def test_no_layer_mixes_directions() -> None:
         assert changed[:, WIDTH:].any(-1).tolist() == [t <= place for t in range(12)]
 
 
-def test_its_loss_teaches_all_of_it_and_no_more_parameters_are_foretold_than_made() -> None:
+def test_its_loss_teaches_all_of_it() -> None:
     module = model()
     batch = BiLM().collate([BiLM().corrupt(Example(texts=(mixed(9),)), stream("elmo"), VOCABULARY)], VOCABULARY)
     terms = BiLM().loss(module, batch, batch.noise)
     sum(term.total for term in terms.values()).backward()
     assert [name for name, p in module.named_parameters() if p.grad is None or not p.grad.any()] == []
     assert BiLM().exported(module) is module
-    size = sum(p.numel() for p in module.parameters())
-    assert 0.8 * size < FAMILIES["elmo"].num_parameters("bidirectional-pair", SHAPE, VOCABULARY, VOCABULARY, 6) <= size
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def _configured(folder: Path, to: Path, settings: dict[str, object]) -> Path:
 
 
 def test_packages_are_missed_before_anything_is_read(monkeypatch, capsys) -> None:
-    for place in ("cli._options", "models._quantised"):
+    for place in ("cli._options", "models._read"):
         monkeypatch.setattr(f"infoflow.{place}.find_spec", lambda name: None)
     for arguments in (["--quantize", "int8"], ["--quantize=int8"]):
         assert run(["analyze", "no-such-model", *arguments]) == 2
@@ -49,7 +49,7 @@ def test_packages_are_missed_before_anything_is_read(monkeypatch, capsys) -> Non
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_cannot_be_quantised_or_read_is_refused(monkeypatch, folder: Path, tmp_path) -> None:
-    monkeypatch.setattr("infoflow.models._quantised.find_spec", lambda name: True)
+    monkeypatch.setattr("infoflow.models._read.find_spec", lambda name: True)
     with pytest.raises(UserError, match=r"quantize must be one of int8\. Got 8bit"):
         load_model(folder, quantize="8bit")
     four = _configured(folder, tmp_path / "four", {"quant_method": "bitsandbytes", "load_in_4bit": True})

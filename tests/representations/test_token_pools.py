@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infoflow.flow import NO_LABEL, Occurrences, SampleFacts, Tag, TokenSample, TypeStrata
+from infoflow.flow import NO_LABEL, Occurrences, RankStrata, SampleFacts, Tag, TokenSample
 from infoflow.foundation import UserError, current_display, make_display, use_display
 from infoflow.representations import (
     ContextNeighbours,
@@ -117,7 +117,7 @@ def test_noise_is_at_chance():
 def test_equal_settings_ask_for_equal_samples():
     requests = {measure().request for measure in ALL}
     assert len(requests) == 1
-    assert requests.pop().strata == TypeStrata(num_types=50, per_type=500)
+    assert requests.pop().strata == RankStrata.of_types(50, 500)
 
 
 @pytest.mark.parametrize("measure", ALL)

@@ -129,7 +129,7 @@ def test_two_variants_of_one_objective_are_refused() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_model_that_no_machine_holds_is_refused_before_it_is_built(objective) -> None:
     """Its size is at most what the model would have, and nearly that."""
-    huge = ModelConfig(width=65_536, heads=64, layers=1000, feedforward=10**6)
+    huge = ModelConfig(width=65_536, heads=64, layers=4, feedforward=10**6)
     with pytest.raises(UserError, match=r"A model of [\d,]+ parameters needs 4 bytes for each.*GB available"):
         build_models([objective], huge, VOCABULARY)
 

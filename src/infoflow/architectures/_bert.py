@@ -20,15 +20,7 @@ from infoflow._transformers import (
 from infoflow.corpus import Vocabulary
 from infoflow.models import PlainBertConfig, PlainBertForMaskedLM, PlainBertLMHeadModel, StaticConfig, StaticVectors
 
-from ._family import (
-    AbstractFamily,
-    EncoderLayout,
-    Layout,
-    ModelConfig,
-    shape_of,
-)
-
-# Families of masked LMs: each provides its blocks; further trained parts are the same for all.
+from ._family import AbstractFamily, EncoderLayout, Layout, ModelConfig, shape_of
 
 
 class AbstractEncoderFamily(AbstractFamily):
@@ -61,14 +53,9 @@ class AbstractEncoderFamily(AbstractFamily):
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
         """The blocks with a head of one logit per token, with weights from torch's global generator."""
 
-    @abstractmethod
-    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """A lower estimate of the number of parameters of `masked_lm`."""
-
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         from . import _compositions as compositions  # slow import
 
         if layout == "generator-discriminator":
@@ -87,24 +74,10 @@ class AbstractEncoderFamily(AbstractFamily):
         pairs = layout == "encoder-pair"
         return compositions.PairEncoder(encoder) if pairs else compositions.SpanEncoder(encoder)
 
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices, without biases."""
-        parameters = self.encoder_parameters(config, vocabulary, layers)
-        if layout == "student-teacher":
-            parameters += self.encoder_parameters(config, vocabulary, layers // 2)
-        if layout == "generator-discriminator":
-            parameters += layers * config.block_parameters // 16
-        return parameters
-
 
 def electra_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, embedding_size: int) -> ElectraConfig:
     """A configuration of ELECTRA, whose layers equal BERT's, under the same names."""
     return ElectraConfig(**shape_of(config, vocabulary, layers), embedding_size=embedding_size)
-
-
-# BERT's blocks in every layout, so that only the objective differs.
 
 
 BESIDE_AN_ENCODER = {"is_decoder": True, "add_cross_attention": True}
@@ -131,7 +104,6 @@ class Bert(AbstractEncoderFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         if layout == "decoder":
             return _decoder(config, vocabulary, layers)
         if layout == "bidirectional-pair":
@@ -151,30 +123,10 @@ class Bert(AbstractEncoderFamily):
         return super().build(layout, config, vocabulary, target, layers)
 
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.masked_lm`."""
         return BertForMaskedLM(_bert_config(config, vocabulary, layers))
 
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.detector`."""
         return ElectraForPreTraining(electra_config(config, vocabulary, layers, config.width))
-
-    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """Parameters of the matrices, without biases."""
-        return layers * config.block_parameters + (vocabulary.size + config.positions) * config.width
-
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices, without biases."""
-        if layout == "static":
-            return 2 * vocabulary.size * config.width
-        parameters = super().num_parameters(layout, config, vocabulary, target, layers)
-        if layout == "bidirectional-pair":
-            parameters += layers * config.block_parameters + config.positions * config.width
-        if layout == "encoder-decoder":
-            parameters += config.decoder_depth * (config.block_parameters + 4 * config.width**2)
-            parameters += target.size * config.width
-        return parameters
 
 
 def _decoder(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
@@ -201,9 +153,6 @@ def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **rol
     return BertConfig(**shape_of(config, vocabulary, layers), **role)
 
 
-# ALBERT: one layer applied repeatedly, and factorised embeddings.
-
-
 _FACTOR = 2  # the embeddings' inner width is this fraction of the model's
 
 
@@ -222,37 +171,20 @@ class Albert(AbstractEncoderFamily):
     differs: ClassVar[str] = "all layers share one set of weights, and the embeddings are in two factors"
 
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.masked_lm`."""
-        return AlbertForMaskedLM(AlbertConfig(**_shape(config, vocabulary, layers)))
+        return AlbertForMaskedLM(_albert_config(config, vocabulary, layers))
 
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.detector`."""
         head = {"num_labels": 1, "classifier_dropout_prob": 0.0}  # as ELECTRA's, without dropout
-        return AlbertForTokenClassification(AlbertConfig(**_shape(config, vocabulary, layers), **head))
-
-    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """Parameters of the matrices, without biases."""
-        inner = _inner_width(config)
-        blocks = (1 if config.share_layers else layers) * config.block_parameters
-        return blocks + (vocabulary.size + config.positions + config.width) * inner
+        return AlbertForTokenClassification(_albert_config(config, vocabulary, layers, **head))
 
 
-def _shape(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
-    groups = 1 if config.share_layers else layers
-    return shape_of(config, vocabulary, layers) | {
-        "embedding_size": _inner_width(config),
-        "num_hidden_groups": groups,
-    }
-
-
-def _inner_width(config: ModelConfig) -> int:
-    return config.embedding_width or max(config.width // _FACTOR, 1)
-
-
-# BERT's blocks without BERT's head: the output matrix reads the top layer directly.
-
-
-_BERT = Bert()
+def _albert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **head: Any) -> AlbertConfig:
+    return AlbertConfig(
+        **shape_of(config, vocabulary, layers),
+        embedding_size=config.embedding_width or max(config.width // _FACTOR, 1),
+        num_hidden_groups=1 if config.share_layers else layers,
+        **head,
+    )
 
 
 @final
@@ -275,7 +207,6 @@ class PlainBert(AbstractFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         shape = shape_of(config, vocabulary, layers)
         if layout == "encoder":
             return PlainBertForMaskedLM(PlainBertConfig(**shape))
@@ -283,9 +214,3 @@ class PlainBert(AbstractFamily):
             return PlainBertLMHeadModel(PlainBertConfig(**shape, is_decoder=True))
         second = PlainBertConfig(**shape_of(config, target, config.decoder_depth), **BESIDE_AN_ENCODER)
         return encoder_decoder(BertConfig(**shape), second, PlainBertLMHeadModel, target)
-
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices, without biases."""
-        return _BERT.num_parameters(layout, config, vocabulary, target, layers)  # the transform is not counted there

@@ -55,7 +55,7 @@ def build(
     built = _family(family, layout)
     target, single = target_vocabulary or vocabulary, config.layers + (config.decoder_depth if match == "depth" else 0)
     layers = config.layers if layout in TWO_STACKS else single
-    _check_memory(built.num_parameters(layout, config, vocabulary, target, layers))
+    _check_memory(lambda: built.build(layout, config, vocabulary, target, layers))
     first = built.layouts[0]
     reference = _seeded(seed, "stack", lambda: built.build(first, config, vocabulary, target, single))
     model = _seeded(seed, "model", lambda: built.build(layout, config, vocabulary, target, layers))
@@ -86,8 +86,10 @@ def _family(name: str, layout: Layout) -> AbstractFamily:
     return family
 
 
-def _check_memory(parameters: int) -> None:
-    """Refuse models too large for this machine, even without biases and batches."""
+def _check_memory(make: Callable[[], PreTrainedModel]) -> None:
+    """Refuse models too large for this machine, even without batches; this one is built without weights."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        parameters = sum(parameter.numel() for parameter in make().parameters())
     copies = 1 if torch.cuda.is_available() else _COPIES
     require_memory(
         parameters * 4 * copies,

@@ -81,10 +81,7 @@ class SpanEncoder(_Joint):
         self._begin(self.places, self.boundary)
 
     def boundary_logits(
-        self,
-        left: Float[Tensor, "asked width"],
-        right: Float[Tensor, "asked width"],
-        place: Int[Tensor, " asked"],
+        self, left: Float[Tensor, "asked width"], right: Float[Tensor, "asked width"], place: Int[Tensor, " asked"]
     ) -> Float[Tensor, "asked vocabulary"]:
         """Logits of the token at `place` of a span, from the states of the tokens before and after the span."""
         state = self.boundary(torch.cat([left, right, self.places(place)], dim=-1))

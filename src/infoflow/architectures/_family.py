@@ -9,9 +9,6 @@ from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import LATER, Limits, Share, UserError, as_written, check_settings
 
-# The shape of a model that a study trains.
-
-
 Deviation = Annotated[float, Limits(at_least=0, at_most=10)]
 Layers = Annotated[int, Limits(at_least=1, at_most=1000)]
 _BERT_WIDTH, _BERT_DEVIATION = 768, 0.02
@@ -84,11 +81,6 @@ class ModelConfig:
         """
         return self.initializer_range or _BERT_DEVIATION * (_BERT_WIDTH / self.width) ** 0.5
 
-    @property
-    def block_parameters(self) -> int:
-        """Parameters of the matrices of one layer: query, key, value and output, and both of the feed-forward part."""
-        return 4 * self.width**2 + 2 * self.width * self.feedforward
-
 
 def shape_of(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
     """The shape under Hugging Face's usual configuration names."""
@@ -107,9 +99,6 @@ def shape_of(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[s
         "bos_token_id": vocabulary.start,
         "eos_token_id": vocabulary.end,
     }
-
-
-# Kinds of attention in the layouts of trained models, and the scopes that choices among their heads are limited to.
 
 
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
@@ -145,9 +134,6 @@ def check_trained_on(section: str, layouts: Mapping[str, str]) -> None:
                 f"{section}.objectives must train a single model ({', '.join(TRAINED_ON)}). Got {name}, "
                 f"which has the layout {layout}. Leave it out."
             )
-
-
-# Interface of a family of architectures: its layouts, how to build them, and their size.
 
 
 EncoderLayout = Literal["encoder", "encoder-pair", "encoder-spans", "generator-discriminator", "student-teacher"]
@@ -195,16 +181,6 @@ class AbstractFamily(ABC):
     ) -> PreTrainedModel:
         """A model with random weights, drawn from torch's global generator.
 
-        Args:
-            layout: One of `layouts`.
-            config: The shape.
-            vocabulary: Vocabulary of the input of the model, or its encoder.
-            target: Vocabulary of the decoder in an encoder-decoder.
-            layers: Number of layers of every stack.
+        `vocabulary` is that of the input of the model, or its encoder, `target` that of the decoder in an
+        encoder-decoder; every stack has `layers` layers.
         """
-
-    @abstractmethod
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """A lower estimate of the number of parameters that `build` would create, available before building."""

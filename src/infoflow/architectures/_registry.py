@@ -23,9 +23,6 @@ from infoflow.models import Elmo as ElmoModel
 from ._bert import AbstractEncoderFamily, Albert, Bert, PlainBert
 from ._family import AbstractFamily, Layout, ModelConfig, shape_of
 
-# Longformer: every token attends to some neighbours; by default the first token attends to all, and all to it.
-
-
 _SHARE = 8  # of the positions: 512 of the published model's 4096
 _SMALLEST = 4  # tokens: below that, Hugging Face's own code computes no bands
 # BERT's parameters with different names here.
@@ -56,16 +53,10 @@ class Longformer(AbstractEncoderFamily):
     base: ClassVar[str] = "longformer"
 
     def check(self, config: ModelConfig) -> None:
-        """See `AbstractFamily.check`: its window must fit the positions."""
         super().check(config)
         window_of(config)
 
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.masked_lm`.
-
-        Raises:
-            UserError: The window is larger than the positions.
-        """
         # First, so that its values are drawn as in BERT itself.
         bert = Bert().masked_lm(config, vocabulary, layers)
         model = LongformerForMaskedLM(_longformer_config(config, vocabulary, layers))
@@ -74,15 +65,9 @@ class Longformer(AbstractEncoderFamily):
         return model
 
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """See `AbstractEncoderFamily.detector`."""
         model = LongformerForTokenClassification(_longformer_config(config, vocabulary, layers, num_labels=1))
         compute_densely(model)
         return model
-
-    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """Parameters of the matrices, without biases."""
-        block = config.block_parameters + 3 * config.width**2
-        return layers * block + (vocabulary.size + config.positions) * config.width
 
 
 def _longformer_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **head: Any) -> LongformerConfig:
@@ -138,9 +123,6 @@ def _in_bert(name: str) -> str:
     return name
 
 
-# GPT-2: normalisation before each sublayer instead of after it.
-
-
 @final
 class Gpt2(AbstractFamily):
     """Hugging Face's GPT-2, pre-norm and causal.
@@ -161,20 +143,12 @@ class Gpt2(AbstractFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         if layout == "bidirectional-pair":
             from ._compositions import BidirectionalPair  # slow import
 
             stacks = (_decoder(config, vocabulary, layers), _decoder(config, vocabulary, layers))
             return BidirectionalPair(*stacks, head="lm_head")
         return _decoder(config, vocabulary, layers)
-
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices, without biases."""
-        stack = layers * config.block_parameters + config.positions * config.width
-        return (2 if layout == "bidirectional-pair" else 1) * stack + vocabulary.size * config.width
 
 
 def _decoder(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
@@ -212,7 +186,6 @@ class T5(AbstractFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         if target != vocabulary:
             raise UserError(
                 "t5 has one table of embeddings for both sides, so it reads and writes one vocabulary. Got two, as for "
@@ -240,17 +213,6 @@ class T5(AbstractFamily):
         generation.eos_token_id = vocabulary.end
         return model
 
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices."""
-        block = config.block_parameters
-        decoder = config.decoder_depth * (block + 4 * config.width**2)
-        return layers * block + decoder + vocabulary.size * config.width
-
-
-# ELMo: LSTMs in both directions instead of attention.
-
 
 _LAYERS = 2  # ELMo's, in each direction, whatever the depth of the other models
 
@@ -271,25 +233,11 @@ class Elmo(AbstractFamily):
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
-        """See `AbstractFamily.build`."""
         shape = shape_of(config, vocabulary, min(layers, _LAYERS))
-        kept = ("vocab_size", "hidden_size", "num_hidden_layers", "initializer_range", "max_position_embeddings")
-        special = {name: shape[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+        others = ("num_attention_heads", "intermediate_size", "hidden_act")  # and two kinds of dropout
+        kept = {name: value for name, value in shape.items() if name not in others and "dropout" not in name}
         cells = max(config.feedforward, config.width + 1)  # torch requires fewer projections than cells
-        return ElmoModel(
-            ElmoConfig(**{name: shape[name] for name in kept}, cell_size=cells, dropout=config.dropout, **special)
-        )
-
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
-        """Parameters of the matrices, without biases."""
-        cells = max(config.feedforward, config.width + 1)
-        lstm = 8 * cells * config.width + cells * config.width
-        return 2 * min(layers, _LAYERS) * lstm + 2 * vocabulary.size * config.width
-
-
-# Families by name, as used in plans.
+        return ElmoModel(ElmoConfig(**kept, cell_size=cells, dropout=config.dropout))
 
 
 _ALL = (Bert(), PlainBert(), Albert(), Longformer(), Gpt2(), T5(), Elmo())

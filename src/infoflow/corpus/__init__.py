@@ -23,7 +23,7 @@ from ._fact_world import FactWorld as FactWorld
 from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
 from ._inspect import check_columns
-from ._lines import printable, read_cells, read_lines, read_objects
+from ._lines import printable, read_cells, read_lines, read_objects, unused_signs
 from ._load import fact_corpus as fact_corpus
 from ._load import generate_facts as generate_facts
 from ._load import generate_grammar as generate_grammar

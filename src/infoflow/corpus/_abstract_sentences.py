@@ -1,6 +1,5 @@
 """Sentences on Arrow: counting, reading and encoding, their columns, and rows with added columns."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,13 +12,10 @@ from infoflow._transformers import Dataset, PreTrainedTokenizerBase
 from infoflow.foundation import UserError, block_of, current_display, hash64_array, running_words, shown_by
 
 from ._columns import ENTITY, RENDERED, WHOLE_COLUMNS, WORD_STARTS, Row, Sentence, sentences_in
-from ._documents import document_hashes, normalised, stretches
+from ._documents import document_hashes, hashes, normalised, stretches
 from ._encoded import Encoded, encode, template_digest
 from ._lines import read_lines
 from ._store import Stored, as_slice
-
-# Sentences on Arrow: counting, reading and encoding, and their columns.
-
 
 Side = Literal["text", "translation"]
 """The sentences of a corpus, or their translations."""
@@ -89,7 +85,7 @@ class AbstractSentences:
     @property
     def text_ids(self) -> np.ndarray:
         """A number for each text: int64 (sentence,). Sentences that differ only in case and spacing share it."""
-        return text_ids(self.column("text"))
+        return (hashes(map(normalised, self.column("text"))) >> np.uint64(1)).astype(np.int64)
 
     @property
     def documents(self) -> np.ndarray | None:
@@ -109,8 +105,8 @@ class AbstractSentences:
         Raises:
             UserError: The corpus has no documents.
         """
-        hashes = document_hashes(text_hashes(self.column("text")), self.require_documents())
-        return (hashes >> np.uint64(1)).astype(np.int64)
+        found = document_hashes(hashes(self.column("text")), self.require_documents())
+        return (found >> np.uint64(1)).astype(np.int64)
 
     @property
     def stretches(self) -> np.ndarray:
@@ -215,32 +211,19 @@ def content_ids(texts: Iterable[str], rest: Rest) -> np.ndarray:
     equal in all columns are interchangeable.
 
     Sentences that differ only in case, spacing and compatibility forms share a bootstrap block. `block_of` depends only
-    on the id, so a repeat's id is drawn until it falls into the block of the first.
-
-    Args:
-        texts: The text of every sentence.
-        rest: The other columns of the sentences at these rows, as plain values; called for repeated texts only.
+    on the id, so a repeat's id is drawn until it falls into the block of the first. `rest` gives the other columns of
+    the sentences at some rows, as plain values; it is called for repeated texts only.
     """
-    own, alike = _own_and_normalised(texts)
+    own, alike = hashes(each for text in texts for each in (text, normalised(text))).reshape(-1, 2).T.copy()
     number = np.zeros(len(own), dtype=np.int64)
     _, of_text, copies = np.unique(own, return_inverse=True, return_counts=True)
     repeated = np.flatnonzero(copies[of_text] > 1)
     if len(repeated):
-        others = _hashes(json.dumps(each, sort_keys=True).encode() for each in rest(repeated))
+        others = hashes(json.dumps(each, sort_keys=True) for each in rest(repeated))
         order = np.lexsort((others, own[repeated]))
         ordered = own[repeated][order]
         number[repeated[order]] = np.arange(len(order)) - np.searchsorted(ordered, ordered, side="left")
     return _in_blocks(own.view(np.int64), number, alike)
-
-
-def text_ids(texts: Iterable[str]) -> np.ndarray:
-    """int64 (sentence,): a hash of each text without regard to case, spacing and compatibility forms."""
-    return (_hashes(_bytes(normalised(text)) for text in texts) >> np.uint64(1)).astype(np.int64)
-
-
-def text_hashes(texts: Iterable[str]) -> np.ndarray:
-    """uint64 (sentence,): a hash of each text."""
-    return _hashes(_bytes(text) for text in texts)
 
 
 def _in_blocks(own: np.ndarray, number: np.ndarray, alike: np.ndarray) -> np.ndarray:
@@ -265,30 +248,8 @@ def _ids(*columns: np.ndarray) -> np.ndarray:
     return (hash64_array(("sentence",), *columns) >> np.uint64(1)).astype(np.int64)
 
 
-def _own_and_normalised(texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of each text and of its normalised form, in one pass."""
-    both = _hashes(_bytes(each) for text in texts for each in (text, normalised(text))).reshape(-1, 2)
-    return both[:, 0].copy(), both[:, 1].copy()
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _hashes(values: Iterable[bytes]) -> np.ndarray:
-    parts = (hashlib.blake2b(value, digest_size=8).digest() for value in values)
-    return np.frombuffer(b"".join(parts), dtype="<u8").astype(np.uint64)
-
-
-# The rows of a corpus with additions: labels of sentences, another corpus as test part.
-
-
 def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path) -> tuple[Iterator[Row], list[str]]:
-    """Rows with the label of each sentence, and their columns; `labels` as in `Corpus.with_labels`.
-
-    Raises:
-        UserError: The number of labels differs from the number of sentences, or the corpus has labels already.
-    """
+    """Rows with the label of each sentence, and their columns; `labels` as in `Corpus.with_labels`."""
     where = str(labels) if isinstance(labels, str | Path) else "The list of labels"
     found = [line for _, line in read_lines(Path(labels))] if isinstance(labels, str | Path) else list(labels)
     if len(found) != len(corpus):
@@ -306,11 +267,7 @@ def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path)
 
 
 def replaced_rows(corpus: AbstractSentences, name: str, values: Sequence[Any]) -> tuple[Iterator[Row], list[str]]:
-    """Rows with new values in one column, and their columns.
-
-    Raises:
-        UserError: The corpus has no such column, or the number of values differs from the number of sentences.
-    """
+    """Rows with new values in one column, and their columns."""
     corpus.require(name)
     if len(values) != len(corpus):
         raise UserError(f"A column of {corpus.name} must have {len(corpus):,} values. Got {len(values):,}.")
@@ -328,14 +285,10 @@ def joined_rows(first: AbstractSentences, test: AbstractSentences) -> tuple[Iter
     return rows, [*shared, "part"]
 
 
-def _rows(corpus: AbstractSentences, columns: Sequence[str], size: int = 1024) -> Iterator[Row]:
-    for start in range(0, len(corpus), size):
-        part = corpus.dataset.select_columns(list(columns))[np.arange(start, min(start + size, len(corpus)))]
+def _rows(corpus: AbstractSentences, columns: Sequence[str]) -> Iterator[Row]:
+    for part in corpus._batches(np.arange(len(corpus)), 1024, columns):
         for values in zip(*(part[column] for column in columns), strict=True):
             yield dict(zip(columns, values, strict=True))
-
-
-# Which columns hold tags.
 
 
 _NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}

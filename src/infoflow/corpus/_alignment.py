@@ -11,9 +11,6 @@ from tokenizers import Encoding
 from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import inside_word, is_inner, is_unspaced, running_word_spans, writes_no_spaces
 
-# The running text behind a list of words, and the character at which each word begins.
-
-
 _SPACE = re.compile(r"\s*")
 
 
@@ -86,9 +83,6 @@ def _agreement(part: str, word: str) -> int:
     return shared
 
 
-# Subwords and their words, from a fast tokenizer's word ids.
-
-
 NOT_A_WORD = -1
 """Word id of a special token, and its span."""
 
@@ -131,9 +125,7 @@ class SubwordAligner:
     ) -> list[Alignment]:
         """Encode a batch of texts, or of word lists, which are joined by `running_text`.
 
-        Args:
-            sentences: Texts, or lists of words.
-            starts: The start character of each word of each text, if words are known.
+        `starts` are the start characters of each text's words, if they are known.
         """
         if isinstance(sentences[0], str):
             texts = [str(text) for text in sentences]
@@ -145,14 +137,20 @@ class SubwordAligner:
 
     def _row(self, text: str, starts: Sequence[int] | None, encoding: Encoding) -> Alignment:
         # Many tokenizers include the space before a word in its first token.
-        spans = [(start + _leading_spaces(text[start:end]), end) for start, end in encoding.offsets]
+        spans = [(end - len(text[start:end].lstrip()), end) for start, end in encoding.offsets]
         if self._control is not None:  # a line break of a template belongs to the template, not to the word after it
             spans = [span if span[0] < span[1] else whole for span, whole in zip(spans, encoding.offsets, strict=True)]
         words = self._words(text, encoding, spans) if starts is None else words_at(spans, starts)
         special = [bool(flag) for flag in encoding.special_tokens_mask]
         if self._control is not None:
             special = [flag or id in self._control for flag, id in zip(special, encoding.ids, strict=True)]
-        return _alignment(encoding, words, spans, special)
+        return Alignment(
+            ids=encoding.ids,
+            words=[NOT_A_WORD if word is None or out else word for word, out in zip(words, special, strict=True)],
+            spans=[(-1, -1) if out else span for span, out in zip(spans, special, strict=True)],
+            special=special,
+            truncated=bool(encoding.overflowing),
+        )
 
     def _words(self, text: str, encoding: Encoding, spans: Sequence[tuple[int, int]]) -> Sequence[int | None]:
         if not self._splits_text:
@@ -173,18 +171,6 @@ class SubwordAligner:
             return_token_type_ids=False,
         )
         return encoded.encodings
-
-
-def _alignment(
-    encoding: Encoding, word_ids: Sequence[int | None], spans: Sequence[tuple[int, int]], special: list[bool]
-) -> Alignment:
-    return Alignment(
-        ids=encoding.ids,
-        words=[NOT_A_WORD if word is None or out else word for word, out in zip(word_ids, special, strict=True)],
-        spans=[(-1, -1) if out else span for span, out in zip(spans, special, strict=True)],
-        special=special,
-        truncated=bool(encoding.overflowing),
-    )
 
 
 def control_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
@@ -216,7 +202,3 @@ def _refined(text: str, pieces: Sequence[int | None], spans: Sequence[tuple[int,
 
 def _running_words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     return words_at(spans, [start for start, _ in running_word_spans(text)])
-
-
-def _leading_spaces(piece: str) -> int:
-    return len(piece) - len(piece.lstrip())

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -19,7 +20,7 @@ from ._lines import printable
 from ._load import FACTS, GRAMMAR, GRAMMAR_SENTENCES, TATOEBA, tatoeba_folder
 from ._split import SPLIT_RULES, SplitRule, split_numbers
 
-# How much of a held-out part a model may have seen in training.
+Texts = Callable[[], Iterable[str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,39 +40,27 @@ class Leakage:
 def leakage(held_out: Corpus, train: Corpus) -> Leakage:
     """How much of `held_out` occurs in `train`; `Corpus.split` defines equal and near."""
     sides = [name for name in ("text", "translation") if name in held_out.columns & train.columns]
-    shares = [[_share(held_out, train, side, found) for side in sides] for found in (repeats, nearly_repeats)]
+    columns = [(partial(held_out.column, side), partial(train.column, side)) for side in sides]
+    shares = [[float(_occurring(*each, found).mean()) for each in columns] for found in (repeats, nearly_repeats)]
     equal, near = ([*values, None][:2] for values in shares)
     assert equal[0] is not None
     assert near[0] is not None
     return Leakage(sources=equal[0], targets=equal[1], near_sources=near[0], near_targets=near[1])
 
 
-def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple[int, int, int]:
+def repeated(texts: Iterable[str], others: Texts) -> tuple[int, int, int]:
     """The number of distinct texts, and how many of them occur in `others`, exactly or nearly.
 
-    `Corpus.split` explains exact and near repetitions.
-
-    Args:
-        texts: Texts to look for.
-        others: Called for each search; streams the texts to search from the start.
+    `Corpus.split` explains exact and near repetitions. `others` is called for each search: it streams the texts.
     """
     distinct = list({normalised(text): text for text in texts}.values())
-    counts = []
-    for found in (repeats, nearly_repeats):
-        touched = found(others(), distinct)
-        counts.append(int(found(distinct, compress(others(), touched)).sum()))
-    return len(distinct), counts[0], counts[1]
+    equal, near = (int(_occurring(lambda: distinct, others, found).sum()) for found in (repeats, nearly_repeats))
+    return len(distinct), equal, near
 
 
-def _share(
-    held_out: Corpus, train: Corpus, side: str, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]
-) -> float:
-    # In both directions, so that only matching training sentences are in memory.
-    touched = found(train.column(side), held_out.column(side))
-    return float(found(held_out.column(side), compress(train.column(side), touched)).mean())
-
-
-# Data of `infoflow data`: the available corpora, and the content of one.
+def _occurring(texts: Texts, others: Texts, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]) -> np.ndarray:
+    """Which texts occur in others; in both directions, so that only matching ones of the others are in memory."""
+    return found(texts(), compress(others(), found(others(), texts())))
 
 
 _SHARES = {"validation": 0.02, "test": 0.10}  # of `CorpusPlan`
@@ -90,6 +79,7 @@ class CatalogueEntry:
 
 def list_corpora() -> list[CatalogueEntry]:
     """The built-in corpora."""
+    world = FactWorld(FactConfig(), 0)
     return [
         CatalogueEntry(
             name=TATOEBA,
@@ -108,7 +98,7 @@ def list_corpora() -> list[CatalogueEntry]:
         CatalogueEntry(
             name=FACTS,
             description="generated facts as sentences, for storage and retrieval (facts:ENTITIES)",
-            sentences=_fact_sentences(),
+            sentences=num_queries(world) + num_language(world, num_queries(world)),
             licence="none needed",
             location="",
         ),
@@ -127,11 +117,6 @@ def card_facts(name: str) -> dict[str, Any]:
     if name.startswith("hf:"):
         return {"datasets": [name.removeprefix("hf:").partition(":")[0]]}
     return _KNOWN.get(name, {})
-
-
-def _fact_sentences() -> int:
-    world = FactWorld(FactConfig(), 0)
-    return num_queries(world) + num_language(world, num_queries(world))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from ._alignment import control_tokens
 from ._columns import RENDERED, WORD_STARTS, Row, plain_text
 from ._corpus import Corpus
 from ._encoded import template_digest
-from ._lines import printable, read_lines
+from ._lines import printable, read_lines, unused_signs
 from ._load import hub_dataset
 from ._tables import parsed_json, read_document
 
@@ -36,11 +36,8 @@ def load_chat(source: str, tokenizer: PreTrainedTokenizerBase, name: str = "the 
 
     Each conversation is `{"messages": [{"role", "content"}, ...]}`, ShareGPT's `{"conversations": [{"from", "value"},
     ...]}`, or a list of messages; a `.json` file holds one or a list of them, a `.jsonl` file one per line (both also
-    `.gz`), and `hf:NAME` names a data set. Control tokens in the text stay control tokens when it is encoded.
-
-    Args:
-        source: A file, or `hf:NAME`.
-        tokenizer: A tokenizer with a chat template. `name` is the name of its model, for messages.
+    `.gz`), and `hf:NAME` names a data set. Control tokens in the text stay control tokens when it is encoded. `name` is
+    the name of the tokenizer's model, for messages.
     """
     _require_template(tokenizer, name)
     stamp = template_digest(tokenizer)
@@ -49,11 +46,7 @@ def load_chat(source: str, tokenizer: PreTrainedTokenizerBase, name: str = "the 
 
 
 def chat_text(said: str, tokenizer: PreTrainedTokenizerBase, name: str = "the model") -> str:
-    """A user's message, or the first conversation of a `.json` or `.jsonl` file, as the chat template writes it.
-
-    Raises:
-        UserError: As in `load_chat`.
-    """
+    """A user's message, or the first conversation of a `.json` or `.jsonl` file, as the chat template writes it."""
     _require_template(tokenizer, name)
     messages = [{"role": "user", "content": said}]
     where = "the message"
@@ -72,9 +65,6 @@ def _require_template(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
             f"--chat needs a model whose tokenizer has a chat template, and that of {name} {lacking}. Use the model's "
             "instruction-tuned version, name another tokenizer (--tokenizer), or leave out --chat."
         )
-
-
-# Conversations in files.
 
 
 def _conversations(source: str) -> Iterator[tuple[str, list[_Message]]]:
@@ -99,12 +89,10 @@ def _conversations(source: str) -> Iterator[tuple[str, list[_Message]]]:
         yield where, _messages(value, where)
 
 
-def _is_message(value: Any) -> bool:
-    return isinstance(value, Mapping) and ("role" in value or {"from", "value"} <= set(value))
-
-
 def _is_messages(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        return False
+    return bool(value) and all("role" in one or {"from", "value"} <= set(one) for one in value)
 
 
 def _messages(value: Any, where: str) -> list[_Message]:
@@ -131,9 +119,6 @@ def _message(value: Mapping[str, Any], where: str) -> _Message:
     if not isinstance(content, str):
         raise UserError(f"{where}: the content of a message must be text. Got {as_written(content)}.\n{_FORMS}")
     return {**own, "content": plain_text(content, where, 1)}
-
-
-# Rendering, and the characters of each message.
 
 
 def _row(where: str, messages: list[_Message], tokenizer: PreTrainedTokenizerBase) -> Row:
@@ -186,7 +171,7 @@ def _contents(
     templates strip. Without the marks, the text must be the same as before. To find how much white space is kept, all
     contents are stripped and rendered with marks once more; the difference is the white space.
     """
-    first, last = _marks(text)
+    first, last = unused_signs(text)
     said = [place for place, one in enumerate(messages) if one["content"].strip()]
 
     def between(strip: bool) -> list[str]:
@@ -228,12 +213,6 @@ def _kept(full: str, bare: str, behind: str, before: str) -> tuple[int, int]:
     sizes = product(range(len(behind), -1, -1), range(len(before) + 1))
     fits = ((after, ahead) for after, ahead in sizes if full == behind[:after] + bare + before[len(before) - ahead :])
     return next(fits, (0, 0))
-
-
-def _marks(text: str) -> tuple[str, str]:
-    """Two private-use characters that the text does not contain."""
-    first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
-    return first, last
 
 
 def _pieces(text: str, roles: Sequence[str], control: Collection[str]) -> Iterator[_Span]:

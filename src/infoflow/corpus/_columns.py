@@ -12,9 +12,6 @@ from infoflow.foundation import OwnWord, UserError, as_written, is_unicode
 
 from ._lines import LONGEST_LINE
 
-# The columns of a corpus and their Arrow types.
-
-
 Row = dict[str, Any]
 """Column name → value of one sentence, as readers yield it."""
 
@@ -67,16 +64,10 @@ class TextColumns:
     documents: bool = False  # text files separate documents by blank lines; CoNLL-U begins each with # newdoc
 
 
-# Conversion of values of a table, list or dataset to sentences.
-
-
 def sentence(value: Any, where: str, number: int, column: str = "") -> str | None:
     """The sentence without surrounding white space; None if it is missing or blank.
 
     `where`, `number` (counted from 1) and `column` are for messages.
-
-    Raises:
-        UserError: It is not text, has a zero byte or half a surrogate pair, or is longer than `LONGEST_LINE`.
     """
     if is_missing(value):
         return None
@@ -84,7 +75,7 @@ def sentence(value: Any, where: str, number: int, column: str = "") -> str | Non
 
 
 def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
-    """The value unchanged if it is text; else a UserError, as in `sentence`."""
+    """The value unchanged if it is text of at most `LONGEST_LINE` characters; else a UserError."""
     if not isinstance(value, str):
         wrong = f"holds {as_written(value)}, not text.\nName a column of sentences."
     elif len(value) > LONGEST_LINE:
@@ -114,11 +105,7 @@ def label(value: Any, where: str, number: int) -> str | None:
 
 
 def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
-    """A list of texts, none of them blank.
-
-    Raises:
-        UserError: It is not a list, or an entry is blank or not text.
-    """
+    """A list of texts, none of them blank."""
     entries = list(value) if isinstance(value, list | tuple | np.ndarray) else None
     found = [sentence(entry, where, number, column) for entry in entries or ()]
     if entries is None or not all(found):
@@ -184,9 +171,6 @@ def look_up(record: Mapping[str, Any], column: str) -> Any:
 def is_missing(value: Any) -> bool:
     """Whether the value is missing: None, NaN, or pandas' equivalent."""
     return value is None or (not isinstance(value, str) and bool(pd.api.types.is_scalar(value) and pd.isna(value)))
-
-
-# One sentence of a corpus, with its annotation.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,16 +31,14 @@ def read_conllu(
     dropped. Comments are skipped, except `# text =`, which is the sentence's text. If it is missing or differs from the
     tokens, the tokens form the text, with spaces by `SpaceAfter=No` and `SpacesAfter`. Each key of `misc` becomes a
     column, named in lower case, with each word's value in MISC, or `_`; `feats` does the same for FEATS.
-
-    Raises:
-        UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
     """
     document, contradicted = -1, 0
     for block in _blocks(path):
         row, written = _sentence(path, block, misc, feats)
         contradicted += bool(row and written and row["text"] != written)
         if documents:
-            document += document < 0 or any(_begins_document(line) for _, line in block)
+            comments = (line[1:].partition("=")[0].strip() for _, line in block if line.startswith("#"))
+            document += document < 0 or any(comment in ("newdoc", "newdoc id") for comment in comments)
             row = row and {**row, "document": document}
         yield row
     if contradicted:
@@ -82,10 +80,6 @@ def _blocks(path: Path) -> Iterator[list[NumberedLine]]:
             block = []
     if block:
         yield block
-
-
-def _begins_document(line: str) -> bool:
-    return line.startswith("#") and line[1:].partition("=")[0].strip() in ("newdoc", "newdoc id")
 
 
 def _sentence(

@@ -47,8 +47,6 @@ class Corpus(AbstractSentences):
     of a corpus (`select`, `filter_words`, `split`) is also a corpus and keeps the ids and documents of its sentences.
     """
 
-    # -- readers ------------------------------------------------------------------------------------------------------
-
     @classmethod
     def from_text(
         cls, path: str | Path, name: str | None = None, documents: bool = False, lines: Lines = "sentences"
@@ -64,7 +62,7 @@ class Corpus(AbstractSentences):
         path, as_is = as_it_is(path)
         if not as_is:
             check_sentences(path, str(path))
-        facts = {"reader": "text", **({"documents": True} if documents else {}), **cut_facts(lines)}
+        facts = {"reader": "text", **_given(documents=documents), **cut_facts(lines)}
         rows = cut_lines(read_documents(path) if documents else read_text(path), lines)
         return cls._from_files([path], rows, ("text", "document") if documents else ("text",), facts, name)
 
@@ -113,9 +111,7 @@ class Corpus(AbstractSentences):
             UserError: As in `from_text`; a line is malformed; the heads of a sentence are not a tree.
         """
         path = Path(path)
-        facts: dict[str, Any] = {"reader": "conllu", **({"misc": list(misc)} if misc else {})}
-        facts |= {"documents": True} if documents else {}
-        facts |= {"feats": list(feats)} if feats else {}
+        facts = {"reader": "conllu", **_given(misc=list(misc), documents=documents, feats=list(feats))}
         named = [key.lower() for key in (*misc, *feats)]
         columns = (*CONLLU_COLUMNS, *named, *(("document",) if documents else ()))
         if clash := [column for column in columns if columns.count(column) > 1]:
@@ -144,8 +140,7 @@ class Corpus(AbstractSentences):
             UserError: As in `from_text`; a line has a different number of fields; the words are numbers or labels.
         """
         path = Path(path)
-        facts = {"reader": "tagged", "tags": list(tags), **({"blanks": True} if blanks else {})}
-        facts |= {"word": word} if word != 1 else {}
+        facts = {"reader": "tagged", "tags": list(tags), **_given(blanks=blanks, word=word if word != 1 else None)}
         return cls._from_files([path], read_tagged(path, tags, blanks, word), tagged_columns(tags), facts, name)
 
     @classmethod
@@ -273,12 +268,12 @@ class Corpus(AbstractSentences):
         path, as_is = as_it_is(path)
         answer_starts = answer_starts or starts_beside(answers, partial(table_holds, path))
         named = [text, translation, *([document] if document else [])]
-        beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
-        beside |= _named(answers=answers, answer_starts=answer_starts, references=references)
+        beside = _given(label=label, bad=bad, second=second, question=question, choices=choices)
+        beside |= _given(answers=answers, answer_starts=answer_starts, references=references)
         facts = {"reader": "table", "kind": path.suffix.lower(), "columns": named, **cut_facts(lines), **beside}
         read = read_columns(path, text, translation, document, **beside)
         if not as_is:
-            read = plausible(read, path, _named(text=text, translation=translation))
+            read = plausible(read, path, _given(text=text, translation=translation))
         rows, columns = _shaped(read, translation, document, lines, str(path), beside=beside)
         return cls._from_files([path], rows, columns, facts, name)
 
@@ -332,8 +327,8 @@ class Corpus(AbstractSentences):
             UserError: A column is missing, or holds something other than text.
         """
         answer_starts = answer_starts or starts_beside(answers, partial(frame_holds, frame))
-        beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
-        beside |= _named(answers=answers, answer_starts=answer_starts, references=references)
+        beside = _given(label=label, bad=bad, second=second, question=question, choices=choices)
+        beside |= _given(answers=answers, answer_starts=answer_starts, references=references)
         read = read_frame(frame, text, translation, document, **beside)
         rows, columns = _shaped(read, translation, document, lines, name, beside=beside)
         return cls(store(rows, columns, name), name)
@@ -368,8 +363,8 @@ class Corpus(AbstractSentences):
         """
         named = {"text": text, "translation": translation, "words": words, "document": document}
         columns = {column: source for column, source in named.items() if source} | {tag: tag for tag in tags}
-        columns |= _named(label=label, bad=bad, second=second, question=question, choices=choices)
-        columns |= _named(answers=answers, answer_starts=answer_starts, references=references)
+        columns |= _given(label=label, bad=bad, second=second, question=question, choices=choices)
+        columns |= _given(answers=answers, answer_starts=answer_starts, references=references)
         dataset = one_split(dataset, columns)
         if not answer_starts and (starts := starts_beside(answers, partial(dataset_holds, dataset))):
             columns["answer_starts"] = starts
@@ -423,8 +418,6 @@ class Corpus(AbstractSentences):
         rows, columns = joined_rows(self, test)
         name = name or f"{self.name}+{test.name}"
         return Corpus(store(rows, columns, name), name)
-
-    # -- parts --------------------------------------------------------------------------------------------------------
 
     def select(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Corpus":
         """The sentences at these rows (of this corpus), in that order.
@@ -484,10 +477,8 @@ class Corpus(AbstractSentences):
             UserError: A share is outside [0, 1), the rule is unknown, or there are too few sentences for a requested
                 part.
         """
-        columns = [partial(self.column, name) for name in ("text", "translation") if name in self.columns]
-        shares = {"train": 1.0, "validation": validation, "test": test}
-        chosen, assigned = split_rows(columns, self.documents, seed, shares, rule, self.name, self.digest)
-        parts = {name: None if rows is None else self.select(rows, f"{self.name}[{name}]") for name, rows in chosen}
+        rows, assigned = split_rows(self, seed, {"train": 1.0, "validation": validation, "test": test}, rule)
+        parts = {name: None if at is None else self.select(at, f"{self.name}[{name}]") for name, at in rows.items()}
         train = parts["train"]
         assert train is not None
         return CorpusSplit(
@@ -523,6 +514,6 @@ def _shaped(
     return cut_lines(number_documents(rows, where) if document else rows, lines), columns
 
 
-def _named(**columns: str | None) -> dict[str, str]:
-    """The named columns other than the text."""
-    return {name: column for name, column in columns.items() if column}
+def _given(**settings: Any) -> dict[str, Any]:
+    """The settings that are not empty."""
+    return {name: value for name, value in settings.items() if value}

@@ -23,8 +23,6 @@ from infoflow.foundation import (
 
 from ._columns import Row, is_missing
 
-# Documents: numbered while reading, hashed by their sentences, and their unbroken stretches.
-
 
 def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
     """The rows with a number, from 0, for each name in `document`."""
@@ -53,11 +51,8 @@ def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | N
 def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """int64 (sentence,): a number, from 0, for each run of consecutive sentences of one document.
 
-    A part of a corpus may lack sentences of a document: the texts before and after the gap are not contiguous.
-
-    Args:
-        documents: Document of each sentence, int64 (sentence,).
-        ids: `Corpus.ids` of the same sentences.
+    A part of a corpus may lack sentences of a document: the texts before and after the gap are not contiguous. `ids`
+    are `Corpus.ids` of the sentences.
     """
     if len(documents) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -65,18 +60,13 @@ def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(begins)])
 
 
-def document_hashes(hashes: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """uint64 (sentence,): a hash of each sentence's document, from its sentences' hashes in order.
-
-    Args:
-        hashes: Hash of each sentence, uint64 (sentence,).
-        documents: Document of each sentence, int64 (sentence,).
-    """
+def document_hashes(of_sentences: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """uint64 (sentence,): a hash of each sentence's document, from its sentences' hashes in order."""
     order = np.argsort(documents, kind="stable")
     starts = np.flatnonzero(np.diff(documents[order], prepend=documents[order][:1] - 1))
     lengths = np.diff(starts, append=len(order))
     places = np.arange(len(order)) - np.repeat(starts, lengths)
-    sums = np.add.reduceat(hash64_array(("place",), hashes[order].view(np.int64), places), starts)  # modulo 2^64
+    sums = np.add.reduceat(hash64_array(("place",), of_sentences[order].view(np.int64), places), starts)  # modulo 2^64
     result = np.empty(len(order), dtype=np.uint64)
     result[order] = np.repeat(hash64_array(("document",), sums.view(np.int64), lengths), lengths)
     return result
@@ -88,9 +78,6 @@ def most_of_document(found: np.ndarray, documents: np.ndarray) -> np.ndarray:
     return (2 * np.bincount(document, weights=found, minlength=len(sizes)) >= sizes)[document]
 
 
-# Finds sentences that repeat others exactly or up to one word.
-
-
 LEAST_WORDS = 4
 """Shorter sentences are near duplicates only if their words are equal: `I see.` and `I know.` are not."""
 
@@ -99,9 +86,9 @@ _BATCH = 1 << 14  # sentences whose signatures are in memory at a time, with tho
 
 def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     """Which of `texts` occur in `others`, ignoring case, spacing and compatibility forms: bool (S,)."""
-    known = _sorted(_text_hashes(batch) for batch in _batches(others))
-    found = [_within(_text_hashes(batch), known) for batch in _batches(texts)]
-    return _joined(found, bool)
+    known = _sorted(hashes(map(normalised, batch)) for batch in _batches(others))
+    found = [_within(hashes(map(normalised, batch)), known) for batch in _batches(texts)]
+    return np.concatenate([np.zeros(0, dtype=bool), *found])
 
 
 def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
@@ -115,8 +102,17 @@ def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     Every sentence is looked up by its remainder with each word masked (substitution) or dropped (insertion, deletion),
     so time grows with the number of words, not of pairs, and memory with the words of `others`, not of `texts`.
     """
-    known = _Index(others)
-    return _joined([known.holds(batch) for batch in _signatures(texts)], bool)
+    kept = [_kept(_signatures(batch)) for batch in _batches(others)]
+    same, shorter = _sorted(one for one, _ in kept), _sorted(one for _, one in kept)
+    found = [_holds(_signatures(batch), same, shorter) for batch in _batches(texts)]
+    return np.concatenate([np.zeros(0, dtype=bool), *found])
+
+
+def hashes(texts: Iterable[str], key: str = "") -> np.ndarray:
+    """uint64 (text,): a hash of each text, which differs between keys."""
+    coded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    digests = (hashlib.blake2b(one, key=key.encode(), digest_size=8).digest() for one in coded)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
 def normalised(text: str) -> str:
@@ -136,19 +132,12 @@ class _Signatures:
     dropped_X: np.ndarray  # of the sentence without it: `whole_S` of a shorter sentence
 
 
-class _Index:
-    """Signatures of the sentences to find."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        batches = [_kept(batch) for batch in _signatures(texts)]
-        self._same = _sorted(same for same, _ in batches)
-        self._shorter = _sorted(shorter for _, shorter in batches)
-
-    def holds(self, batch: _Signatures) -> np.ndarray:
-        by_word = (batch.spare_X >= 0) & _within(batch.masked_X, self._same)
-        by_word |= (batch.spare_X > 0) & _within(batch.dropped_X, self._same)
-        whole = _within(batch.whole_S, self._same) | _within(batch.whole_S, self._shorter)
-        return whole | (np.bincount(batch.sentence_X[by_word], minlength=len(batch.length_S)) > 0)
+def _holds(batch: _Signatures, same: np.ndarray, shorter: np.ndarray) -> np.ndarray:
+    """Which sentences of a batch match others, whose hashes are as in `_kept`, sorted."""
+    by_word = (batch.spare_X >= 0) & _within(batch.masked_X, same)
+    by_word |= (batch.spare_X > 0) & _within(batch.dropped_X, same)
+    whole = _within(batch.whole_S, same) | _within(batch.whole_S, shorter)
+    return whole | (np.bincount(batch.sentence_X[by_word], minlength=len(batch.length_S)) > 0)
 
 
 def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
@@ -160,19 +149,18 @@ def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
     return same, batch.dropped_X[batch.spare_X > 0]
 
 
-def _signatures(texts: Iterable[str]) -> Iterator[_Signatures]:
-    return (_batch_signatures(batch) for batch in _batches(texts))
-
-
-def _batch_signatures(texts: tuple[str, ...]) -> _Signatures:
-    words_S = [running_words(text) for text in _without_punctuation(map(normalised, texts))]
+def _signatures(texts: tuple[str, ...]) -> _Signatures:
+    lines = without_punctuation("\n".join(map(normalised, texts)))  # normalised texts have no line breaks
+    words_S = [running_words(text) for text in lines.split("\n")]
     length_S = np.array([len(words) for words in words_S], dtype=np.int64)
     sentence_W = np.repeat(np.arange(len(words_S)), length_S)
     end_S = np.cumsum(length_S)
     first_S = end_S - length_S
     word_W, unspaced_W = _word_hashes(words_S)
     position_W = np.arange(len(sentence_W)) - first_S[sentence_W]
-    sums = [_sums(hash64_array(("word",), word_W, position_W - shift)) for shift in range(3)]  # modulo 2^64
+    start = np.zeros(1, np.uint64)
+    hashed = (hash64_array(("word",), word_W, position_W - shift) for shift in range(3))
+    sums = [np.concatenate([start, np.cumsum(values)]) for values in hashed]  # modulo 2^64
     found = []
     pairs_W = unspaced_W[:-1] & unspaced_W[1:] & (sentence_W[:-1] == sentence_W[1:])
     for size, at in enumerate((np.arange(len(sentence_W)), np.flatnonzero(pairs_W)), start=1):
@@ -192,10 +180,6 @@ def _batch_signatures(texts: tuple[str, ...]) -> _Signatures:
     )
 
 
-def _sums(values: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)])
-
-
 def _batches(texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
     rest = iter(texts)
     while batch := tuple(islice(rest, _BATCH)):
@@ -206,20 +190,7 @@ def _word_hashes(words_S: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     """The hash of each word, and whether it is one character of a script without spaces."""
     ids: dict[str, int] = {}
     id_W = np.fromiter((ids.setdefault(word, len(ids)) for words in words_S for word in words), dtype=np.int64)
-    return _hashes(ids)[id_W], np.fromiter(map(is_unspaced, ids), dtype=bool)[id_W]
-
-
-def _text_hashes(texts: Iterable[str]) -> np.ndarray:
-    return _hashes(map(normalised, texts))
-
-
-def _hashes(texts: Iterable[str]) -> np.ndarray:
-    digests = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
-
-
-def _without_punctuation(texts: Iterable[str]) -> list[str]:
-    return without_punctuation("\n".join(texts)).split("\n")  # normalised texts have no line breaks
+    return hashes(ids)[id_W], np.fromiter(map(is_unspaced, ids), dtype=bool)[id_W]
 
 
 def _within(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
@@ -230,8 +201,4 @@ def _within(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 
 
 def _sorted(parts: Iterable[np.ndarray]) -> np.ndarray:
-    return np.unique(_joined(list(parts), np.uint64))
-
-
-def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=kind)
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *parts]))

@@ -122,21 +122,34 @@ def encode(
     """
     limit = min(max_length, _longest(tokenizer))
     known = digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
+    batches = _aligned(sentences, tokenizer, limit, target, rendered)
     if len(sentence_ids) <= _BATCH:
-        aligned = _aligned(sentences, tokenizer, limit, target, rendered)
-        encoded = _in_memory(aligned, sentence_ids, limit, tokenizer.is_fast)
+        rows = [row for batch in batches for row in batch]
+        arrays, lengths, truncated = _arrays(rows), [len(row.ids) for row in rows], sum(row.truncated for row in rows)
     else:
 
         def make(folder: Path) -> None:
             with current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress:
-                _write(folder, _aligned(sentences, tokenizer, limit, target, rendered), progress.advance)
+                _write(folder, batches, progress.advance)
 
         folder = cached(f"encoded/{known}", make, "The encoded corpus")
-        encoded = _mapped(folder, sentence_ids, limit, tokenizer.is_fast)
+        arrays = {name: _map(folder / f"{name}.bin", kind) for name, kind in _TYPES.items()}
+        lengths = np.fromfile(folder / "lengths.bin", dtype=np.int32)
+        truncated = read_object(folder / _FACTS)["truncated"]
+    if truncated:
+        current_display().note(f"Sentences truncated at {limit} tokens: {truncated} of {len(lengths)}.")
+    encoded = Encoded(
+        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        flat_ids=arrays["ids"],
+        flat_words=arrays["words"] if tokenizer.is_fast else None,
+        flat_spans=arrays["spans"].reshape(-1, 2) if tokenizer.is_fast else None,
+        flat_special=arrays["special"],
+        sentence_ids=sentence_ids,
+        num_truncated=truncated,
+        max_length=limit,
+    )
     if len(encoded):
-        check_known(
-            encoded.flat_ids, encoded.flat_special, encoded.flat_words, encoded.flat_spans, tokenizer, key=known
-        )
+        _check_known(encoded, tokenizer, key=known)
     return encoded
 
 
@@ -169,11 +182,7 @@ def token_frequencies(encoded: Encoded, vocab_size: int) -> np.ndarray:
 
 
 def _aligned(
-    batches: Iterable[TextBatch],
-    tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
-    target: bool,
-    rendered: bool,
+    batches: Iterable[TextBatch], tokenizer: PreTrainedTokenizerBase, max_length: int, target: bool, rendered: bool
 ) -> Iterator[list[Alignment]]:
     if tokenizer.is_fast:
         aligner = SubwordAligner(tokenizer, max_length, target, rendered)
@@ -193,18 +202,9 @@ def _slow(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int, target
 
 
 def _arrays(batch: list[Alignment]) -> dict[str, np.ndarray]:
+    """Flat arrays: a start and an end for each span."""
     flat = {name: [item for row in batch for item in getattr(row, name)] for name in _TYPES}
-    return {
-        name: np.array(values, dtype=_TYPES[name]).reshape((-1, 2) if name == "spans" else -1)
-        for name, values in flat.items()
-    }
-
-
-def _in_memory(batches: Iterable[list[Alignment]], sentence_ids: np.ndarray, limit: int, fast: bool) -> Encoded:
-    rows = [row for batch in batches for row in batch]
-    return _encoded(
-        _arrays(rows), [len(row.ids) for row in rows], sum(row.truncated for row in rows), sentence_ids, limit, fast
-    )
+    return {name: np.array(values, dtype=_TYPES[name]).reshape(-1) for name, values in flat.items()}
 
 
 def _write(folder: Path, batches: Iterable[list[Alignment]], advance) -> None:
@@ -222,39 +222,9 @@ def _write(folder: Path, batches: Iterable[list[Alignment]], advance) -> None:
     (folder / _FACTS).write_text(json.dumps({"truncated": truncated}), encoding="utf-8")
 
 
-def _mapped(folder: Path, sentence_ids: np.ndarray, limit: int, fast: bool) -> Encoded:
-    arrays = {name: _map(folder / f"{name}.bin", kind) for name, kind in _TYPES.items()}
-    arrays["spans"] = arrays["spans"].reshape(-1, 2)
-    lengths = np.fromfile(folder / "lengths.bin", dtype=np.int32)
-    facts = read_object(folder / _FACTS)
-    return _encoded(arrays, lengths, facts["truncated"], sentence_ids, limit, fast)
-
-
 def _map(path: Path, kind: type) -> np.ndarray:
     # An empty file cannot be mapped; slices of a plain array cost a tenth of those of a memmap.
     return np.memmap(path, dtype=kind, mode="r").view(np.ndarray) if path.stat().st_size else np.empty(0, dtype=kind)
-
-
-def _encoded(
-    arrays: dict[str, np.ndarray],
-    lengths: Sequence[int] | np.ndarray,
-    truncated: int,
-    sentence_ids: np.ndarray,
-    limit: int,
-    fast: bool,
-) -> Encoded:
-    if truncated:
-        current_display().note(f"Sentences truncated at {limit} tokens: {truncated} of {len(lengths)}.")
-    return Encoded(
-        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-        flat_ids=arrays["ids"],
-        flat_words=arrays["words"] if fast else None,
-        flat_spans=arrays["spans"] if fast else None,
-        flat_special=arrays["special"],
-        sentence_ids=sentence_ids,
-        num_truncated=truncated,
-        max_length=limit,
-    )
 
 
 def _known(array: np.ndarray | None, what: str) -> np.ndarray:
@@ -277,33 +247,25 @@ def _longest(tokenizer: PreTrainedTokenizerBase) -> int:
     )
 
 
-def check_known(
-    ids: np.ndarray,
-    special: np.ndarray,
-    words: np.ndarray | None,
-    spans: np.ndarray | None,
-    tokenizer: PreTrainedTokenizerBase,
-    key: str,
-) -> None:
+def _check_known(encoded: Encoded, tokenizer: PreTrainedTokenizerBase, key: str) -> None:
     """Refuse a tokenizer with no tokens or the same one for all words; note once if it covers only part of the text.
 
-    Args:
-        ids: All tokens of the corpus, in order; the first million are checked.
-        special: Whether the tokenizer added each.
-        words: The word of each token, counted from 0 in every sentence.
-        spans: Start and end character of each token, which show whether words differ.
-        key: Identifies corpus and tokenizer, so that a note is shown once.
+    The first million tokens are checked. `key` identifies corpus and tokenizer, so that a note is shown once.
     """
-    part = slice(0, _LOOKED_AT)
-    real = ~np.asarray(special[part])
-    tokens = np.asarray(ids[part])[real]
+    real = ~encoded.flat_special[:_LOOKED_AT]
+    tokens, words, spans = (
+        None if flat is None else flat[:_LOOKED_AT][real]
+        for flat in (encoded.flat_ids, encoded.flat_words, encoded.flat_spans)
+    )
+    assert tokens is not None
     if not len(tokens):
         raise UserError(f"{_name(tokenizer)} produces no tokens for the corpus. {_ADVICE}")
     unknown = tokens == (-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)
     if words is not None:
-        unknown = _by_word(unknown, np.asarray(words[part])[real])
+        starts = np.flatnonzero(np.diff(words, prepend=words[0] - 1))  # a word ends when its number changes
+        unknown = np.logical_or.reduceat(unknown, starts)
     share = float(unknown.mean())
-    if share == 1 or _all_alike(tokens, None if spans is None else np.asarray(spans[part])[real]):
+    if share == 1 or _all_alike(tokens, spans):
         raise UserError(f"{_name(tokenizer)} produces the same token for every word of the corpus. {_ADVICE}")
     if share > _FEW and key not in _noted:
         _noted.add(key)
@@ -318,12 +280,6 @@ _ADVICE = "Use the tokenizer that the model was trained with, or a corpus in the
 
 def _name(tokenizer: PreTrainedTokenizerBase) -> str:
     return f"The tokenizer ({type(tokenizer).__name__}, {len(tokenizer)} tokens)"
-
-
-def _by_word(unknown: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Whether each word contains an unknown token. A word ends when its number changes."""
-    starts = np.flatnonzero(np.diff(words, prepend=words[0] - 1))
-    return np.logical_or.reduceat(unknown, starts)
 
 
 def _all_alike(tokens: np.ndarray, spans: np.ndarray | None) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Literal, final
 
 import numpy as np
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from infoflow._transformers import PreTrainedTokenizerFast
 from infoflow.foundation import hash64_array, stream
@@ -29,11 +29,8 @@ from ._fact_language import (
     sentence,
     words_of,
 )
-from ._grammar import grammar_rows
-from ._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
-
-# `FactWorld`: entities, their facts, passages with facts, and questions about them.
-
+from ._grammar import grammar_rows, uniform
+from ._tokenizers import SPECIAL_TOKENS, UNK, with_special_tokens
 
 Part = Literal["train", "test"]
 
@@ -69,9 +66,10 @@ class FactWorld:
 
     @cached_property
     def names(self) -> tuple[tuple[str, str], ...]:
-        """First and family name of each entity."""
-        drawn = draw_names(self.config, self.seed)
-        return tuple((self.words.given[first], self.words.family[last]) for first, last in drawn)
+        """First and family name of each entity, without repetition."""
+        given, family = self.words.given, self.words.family
+        drawn = stream("facts-names", self.seed).permutation(len(given) * len(family))[: self.config.entities].tolist()
+        return tuple((given[one % len(given)], family[one // len(given)]) for one in drawn)
 
     def of_kind(self, *kinds: Kind) -> list[Fact]:
         """The facts of these kinds; all facts if no kind is given."""
@@ -84,8 +82,6 @@ class FactWorld:
     def answers(self, relation: int) -> list[str]:
         """The words of every possible object of the relation, by the object's number."""
         return [" ".join(self.words.object_words(relation, one)) for one in range(self.config.choices(relation))]
-
-    # -- questions ----------------------------------------------------------------------------------------------------
 
     def questions(self, facts: Collection[Fact], part: Part = "test") -> list[Question]:
         """Questions about facts in the wordings of a part: two for testing, eight for training."""
@@ -100,11 +96,9 @@ class FactWorld:
         """The words of the first `num` non-fact sentences of the training text."""
         return [list(row["words"]) for row in grammar_rows(num, self.seed, FACT_LANGUAGE)]
 
-    # -- passages -----------------------------------------------------------------------------------------------------
-
     def passages(self, edited: bool = False) -> list[dict[str, Any]]:
         """Rows `title, text, entity, facts` of the original or the edited index."""
-        return [self._passage(group, edited) for group in self._groups if edited or group[0].kind != "later"]
+        return [self._passage(number, edited) for number in range(self.num_passages(edited))]
 
     def num_passages(self, edited: bool = False) -> int:
         """Number of passages in the original or the edited index."""
@@ -122,20 +116,17 @@ class FactWorld:
 
     def conflict_passage(self, fact: Fact) -> dict[str, Any]:
         """A fact's passage with another object, for a single query; no index contains it."""
-        group = self._groups[self._gold[fact.number]]
-        return self._passage(group, edited=False, instead={fact.number: self.conflict(fact)})
+        return self._passage(self._gold[fact.number], edited=False, instead={fact.number: self.conflict(fact)})
 
     @cached_property
     def _groups(self) -> list[list[Fact]]:
         """The facts of each passage, without withheld ones; those of later entities are last."""
         groups: dict[Any, list[Fact]] = defaultdict(list)
-        together: dict[tuple[bool, int], list[int]] = defaultdict(list)
         partner: dict[int, int] = {}
-        if self.config.passages == "pairs":
-            for entity in range(self.config.entities):
-                together[self._is_later(entity), 0].append(entity)
-            for entities in together.values():
-                partner |= {entity: place // 2 for place, entity in enumerate(entities)}
+        for later in (False, True) if self.config.passages == "pairs" else ():
+            firsts = self.facts[:: self.config.relations]
+            entities = [fact.entity for fact in firsts if (fact.kind == "later") == later]
+            partner |= {entity: place // 2 for place, entity in enumerate(entities)}
         for fact in self.facts:
             if fact.kind == "withheld":
                 continue
@@ -143,9 +134,6 @@ class FactWorld:
             about = (partner[fact.entity], fact.relation) if partner else (fact.entity, fact.relation // 2)
             groups[later, *about].append(fact)
         return [groups[key] for key in sorted(groups)]
-
-    def _is_later(self, entity: int) -> bool:
-        return self.facts[entity * self.config.relations].kind == "later"
 
     @cached_property
     def _gold(self) -> dict[int, int]:
@@ -160,23 +148,19 @@ class FactWorld:
     ) -> list[Question]:
         """The sentences of a passage with the roles of their words; each ends with a full stop.
 
-        Args:
-            passage: Its number.
-            edited: Whether to use the edited index.
-            instead: Objects, by fact number, that replace the true ones.
+        `instead` has objects, by fact number, that replace the true ones.
         """
-        return self._sentences(self._groups[passage], edited, instead)
+        group = self._groups[passage]
+        chosen = {fact.number: fact.edited if edited else fact.object for fact in group} | dict(instead or {})
+        return [self._sentence(one, self._wordings[one.number], chosen[one.number]) for one in group]
 
     def conflict(self, fact: Fact) -> int:
         """The object that `conflict_passage` states for a fact."""
         return changed_object(fact.object, self.config.choices(fact.relation), fact.number, self.seed, "conflict")
 
-    def _sentences(self, group: list[Fact], edited: bool, instead: Mapping[int, int] | None) -> list[Question]:
-        chosen = {fact.number: fact.edited if edited else fact.object for fact in group} | dict(instead or {})
-        return [self._sentence(one, self._wordings[one.number], chosen[one.number]) for one in group]
-
-    def _passage(self, group: list[Fact], edited: bool, instead: dict[int, int] | None = None) -> dict[str, Any]:
-        texts = [f"{one.text} ." for one in self._sentences(group, edited, instead)]
+    def _passage(self, number: int, edited: bool, instead: dict[int, int] | None = None) -> dict[str, Any]:
+        group = self._groups[number]
+        texts = [f"{one.text} ." for one in self.passage_sentences(number, edited, instead)]
         names = [" ".join(self.names[entity]) for entity in dict.fromkeys(fact.entity for fact in group)]
         return {
             "title": " , ".join(names),
@@ -185,35 +169,18 @@ class FactWorld:
             "facts": [fact.number for fact in group],
         }
 
-    # -- tokens -------------------------------------------------------------------------------------------------------
-
     def tokenizer(self, max_length: int = 128) -> PreTrainedTokenizerFast:
         """One token per word, for facts and the language; the special tokens are 0..4."""
         words = dict.fromkeys([*SPECIAL_TOKENS, *self.words.vocabulary(), *language_words()])
         tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(words)}, unk_token=UNK))
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{CLS} $A {SEP}",
-            pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
-            special_tokens=[(token, SPECIAL_TOKENS.index(token)) for token in (CLS, SEP)],
-        )
-        names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _SPECIAL, strict=True))
-        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names)
+        return with_special_tokens(tokenizer, max_length)
 
     def training_sentences(self) -> Iterator[Question]:
         """Each trained fact in every training wording, repeated by its weight."""
         for fact in self.facts:
             for _ in range(fact.weight):
                 yield from self.questions([fact], "train")
-
-
-_SPECIAL = (PAD, UNK, CLS, SEP, MASK)
-
-
-def draw_names(config: FactConfig, seed: int) -> list[tuple[int, int]]:
-    """First and family name of each entity, without repetition."""
-    order = stream("facts-names", seed).permutation(config.given * config.family)[: config.entities]
-    return [(int(one) % config.given, int(one) // config.given) for one in order]
 
 
 def draw_facts(config: FactConfig, seed: int) -> list[Fact]:
@@ -237,17 +204,12 @@ def changed_object(chosen: int, choices: int, fact: int, seed: int, purpose: str
     return (chosen + 1 + step) % choices
 
 
-def _uniform(purpose: str, seed: int, *columns: np.ndarray) -> np.ndarray:
-    """Uniform numbers in [0, 1), one for each row."""
-    return (hash64_array((f"facts-{purpose}", seed), *columns) >> np.uint64(11)) * 2.0**-53
-
-
 def _kinds(config: FactConfig, seed: int) -> list[Kind]:
     numbers = np.arange(config.entities * config.relations)
     # Evenly spaced, because names are already in random order, so that the share is exact.
     steps = np.arange(config.entities + 1) * config.later + stream("facts-later", seed).random()
     later = np.repeat(np.diff(np.floor(steps)) > 0, config.relations)
-    draws = _uniform("split", seed, numbers)
+    draws = uniform(("facts-split", seed), numbers)
     changed = hash64_array(("facts-changed", seed), numbers) % np.uint64(config.changed_every) == 0
     names: list[Kind] = ["trained", "changed", "held out", "withheld", "later"]
     known = 1 - config.held_out - config.withheld
@@ -264,18 +226,15 @@ def _objects(config: FactConfig, seed: int) -> list[int]:
     entities = np.arange(config.entities)
     columns = np.empty((config.entities, config.relations), dtype=np.int64)
     for relation in range(config.relations):
-        draws = _uniform("object", seed, entities, np.full_like(entities, relation))
-        weights = _object_weights(config.choices(relation), config.zipf)
+        draws = uniform(("facts-object", seed), entities, np.full_like(entities, relation))
+        choices = config.choices(relation)
+        weights = 1.0 / np.arange(1, choices + 1) if config.zipf else np.ones(choices)
         chances = np.tile(weights, (config.entities, 1))
         if relation % 2:
             chances[entities, columns[:, relation - 1]] = 0.0
         bounds = chances.cumsum(axis=1)
         columns[:, relation] = (draws[:, None] * bounds[:, -1:] >= bounds).sum(axis=1)
     return columns.ravel().tolist()
-
-
-def _object_weights(choices: int, zipf: bool) -> np.ndarray:
-    return 1.0 / np.arange(1, choices + 1) if zipf else np.ones(choices)
 
 
 def _weights(kinds: list[Kind], config: FactConfig, seed: int) -> list[int]:
@@ -291,9 +250,6 @@ def _weights(kinds: list[Kind], config: FactConfig, seed: int) -> list[int]:
         weights.append(int(config.weights[order[place]]))
         counted += 1
     return weights
-
-
-# The training text of a world of facts as rows of a corpus.
 
 
 FACT_COLUMNS = ("text", "words", "entity", "label")

@@ -5,9 +5,6 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
-# Formats of other programs, recognised by a file's first bytes, its name, its first line, or its lines.
-
-
 TAKE_IT_OUT = "Extract its text, one sentence per line."
 _TABLE = "Write its column of sentences to a file, one sentence per line."
 
@@ -149,27 +146,22 @@ _MARKS = (
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 )
-# Python's name, iconv's, and for a two-byte encoding the codec and lead bytes of its common characters
+# Python's name, iconv's, and the alphabet; for a two-byte encoding the codec and lead bytes of its common characters
 _CANDIDATES = (
     ("gb18030", "GB18030", ("gb2312", 0xB0, 0xD7)),
     ("big5", "BIG5", ("big5", 0xA4, 0xC6)),
     ("cp932", "SHIFT_JIS", ("shift_jis", 0x82, 0x98)),
     ("euc_jp", "EUC-JP", ("shift_jis", 0x82, 0x98)),
     ("cp949", "CP949", ("euc_kr", 0xB0, 0xC8)),
-    ("cp1251", "WINDOWS-1251", None),
-    ("koi8_r", "KOI8-R", None),
-    ("cp1252", "WINDOWS-1252", None),
-    ("cp1250", "WINDOWS-1250", None),
-    ("cp1253", "WINDOWS-1253", None),
-    ("cp1255", "WINDOWS-1255", None),
-    ("cp1256", "WINDOWS-1256", None),
-    ("cp874", "CP874", None),
+    ("cp1251", "WINDOWS-1251", "CYRILLIC"),
+    ("koi8_r", "KOI8-R", "CYRILLIC"),
+    ("cp1252", "WINDOWS-1252", "LATIN"),
+    ("cp1250", "WINDOWS-1250", "LATIN"),
+    ("cp1253", "WINDOWS-1253", "GREEK"),
+    ("cp1255", "WINDOWS-1255", "HEBREW"),
+    ("cp1256", "WINDOWS-1256", "ARABIC"),
+    ("cp874", "CP874", "THAI"),
 )
-_ALPHABETS = {"CP1251": "CYRILLIC", "KOI8_R": "CYRILLIC", "CP1252": "LATIN", "CP1250": "LATIN", "CP1253": "GREEK"} | {
-    "CP1255": "HEBREW",
-    "CP1256": "ARABIC",
-    "CP874": "THAI",
-}
 _WESTERN = frozenset("ßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿœÀÁÂÄÅÆÇÈÉÊËÍÎÑÓÔÖØÚÛÜŒ")
 _CENTRAL = frozenset("áčďéěíňóřšťúůýžąćęłńśźżőűăâîșțşţđäöüÁČĎÉĚÍŇÓŘŠŤÚŮÝŽĄĆĘŁŃŚŹŻŐŰĂÂÎŞŢĐÄÖÜ")
 _MARKS_OF_TEXT = frozenset("«»“”„‘’‚–—…·•°§€£±©®№¿¡ \xa0´ªº")
@@ -222,9 +214,8 @@ def _two_bytes(data: bytes) -> list[tuple[str, str]]:
 def _is_usual(char: str) -> bool:
     if unicodedata.name(char, "").startswith(("LATIN", "CYRILLIC", "GREEK", "HEBREW", "ARABIC", "THAI", "HANGUL")):
         return True
-    return (
-        ord(char) < 128 or char in _MARKS_OF_TEXT or any(_is_common(char, *each) for _, _, each in _CANDIDATES if each)
-    )
+    two_bytes = (each for _, _, each in _CANDIDATES if not isinstance(each, str))
+    return ord(char) < 128 or char in _MARKS_OF_TEXT or any(_is_common(char, *each) for each in two_bytes)
 
 
 def _line(text: str) -> str:
@@ -236,21 +227,21 @@ def _line(text: str) -> str:
     return "".join(char for char in shown if char.isprintable())
 
 
-def _likelihood(text: str, codec: str, common: tuple[str, int, int] | None) -> float:
+def _likelihood(text: str, codec: str, common: tuple[str, int, int] | str) -> float:
     """Share of common characters among those beyond ASCII, assuming this encoding."""
     foreign = [char for char in text if ord(char) > 127]
     if not foreign:
         return 0.0
     if any(unicodedata.category(char) in ("Cc", "Co", "Cn") for char in foreign):
         return 0.0
-    if common is not None:
+    if not isinstance(common, str):
         return sum(_is_common(char, *common) for char in foreign) / len(foreign)
     if codec in ("cp1252", "cp1250"):
         usual = _WESTERN if codec == "cp1252" else _CENTRAL
         letters = sum(char.isalpha() for char in text)
         share = sum(char in usual or char in _MARKS_OF_TEXT for char in foreign) / len(foreign)
         return share * (sum(char.isalpha() for char in foreign) <= 0.35 * max(letters, 1))
-    return _of_alphabet(text, foreign, _ALPHABETS[codec.upper()])
+    return _of_alphabet(text, foreign, common)
 
 
 def _is_common(char: str, codec: str, first: int, last: int) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from infoflow.foundation import hash64_array
 from ._columns import Row
 from ._grammar_lexicon import Lemma, Lexicon, make_lexicon
 from ._grammar_source import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, SourceSentence, VerbPhrase
-from ._tagged import CategoryParts, split_category
+from ._tagged import split_category
 
 GRAMMAR_VERSION = 1  # increase when the same seed gives different sentences
 GRAMMAR_COLUMNS = ("text", "translation", "words", "upos", "head", "deprel", "ccg", "ccg_left", "ccg_right")
@@ -82,9 +82,7 @@ def grammar_rows(num: int, seed: int, config: GrammarConfig) -> Iterator[Row]:
         }
 
 
-@cache
-def _parts(category: str) -> CategoryParts:
-    return split_category(category)
+_parts = cache(split_category)
 
 
 class GenderAndNumber(NamedTuple):
@@ -173,8 +171,7 @@ class Draws:
     """Uniform numbers of sentence `index` under `seed`, in order."""
 
     def __init__(self, seed: int, index: int, first: list[float]) -> None:
-        self._key = ("grammar", seed)
-        self._index = index
+        self._seed, self._index = seed, index
         self._portion = 0
         self._numbers = iter(first)
 
@@ -184,7 +181,7 @@ class Draws:
             return number
         self._portion += 1
         counters = np.arange(self._portion * _DRAWS_AT_ONCE, (self._portion + 1) * _DRAWS_AT_ONCE)
-        self._numbers = iter(_uniform(self._key, np.array([self._index]), counters).tolist())
+        self._numbers = iter(uniform(("grammar", self._seed), np.array([self._index]), counters).tolist())
         return next(self._numbers)
 
     def chance(self, probability: float) -> bool:
@@ -201,7 +198,7 @@ class Sampler:
 
     def __init__(self, lexicon: Lexicon, rates: Rates, exponent: float, max_depth: int) -> None:
         self._words: dict[str, Zipfian[Lemma]] = {
-            word_class: Zipfian(entries, exponent) for word_class, entries in lexicon.entries.items()
+            word_class: Zipfian(entries, exponent) for word_class, entries in lexicon.items()
         }
         self._conjunctions = Zipfian(("and", "but", "or"), 1.0)
         self._rates = rates
@@ -278,7 +275,7 @@ class Sampler:
         return draws.pick(self._words["frequency"]) if draws.chance(self._rates.frequency) else None
 
 
-class Zipfian(Sequence[Item]):
+class Zipfian(Generic[Item]):
     r"""Items whose probability falls with their rank: $p_r \propto r^{-s}$."""
 
     def __init__(self, items: Sequence[Item], exponent: float) -> None:
@@ -290,23 +287,17 @@ class Zipfian(Sequence[Item]):
         """The item at this share of the probability mass."""
         return self._items[min(bisect(self._cumulative, share), len(self._items) - 1)]
 
-    def __getitem__(self, index):  # type: ignore[override]
-        return self._items[index]
-
-    def __len__(self) -> int:
-        return len(self._items)
-
 
 def draws_of(seed: int, num: int) -> Iterator[Draws]:
     """The draws of sentences 0..num − 1, hashed many sentences at a time."""
     counters = np.arange(_DRAWS_AT_ONCE)
     for start in range(0, num, _CHUNK_SENTENCES):
         indices = np.arange(start, min(start + _CHUNK_SENTENCES, num))
-        numbers = _uniform(("grammar", seed), indices[:, None], counters[None, :]).tolist()
+        numbers = uniform(("grammar", seed), indices[:, None], counters[None, :]).tolist()
         for index, first in zip(indices.tolist(), numbers, strict=True):
             yield Draws(seed, index, first)
 
 
-def _uniform(key: tuple[str, int], indices: np.ndarray, counters: np.ndarray) -> np.ndarray:
-    # 53 bits, as in a float, so that 1.0 never occurs.
-    return (hash64_array(key, indices, counters) >> np.uint64(11)) * 2.0**-53
+def uniform(key: tuple[str, int], *columns: np.ndarray) -> np.ndarray:
+    """A uniform number in [0, 1) for each row, with the 53 bits of a float, so that 1.0 never occurs."""
+    return (hash64_array(key, *columns) >> np.uint64(11)) * 2.0**-53

@@ -1,14 +1,12 @@
 """The lexicon of `grammar`: lemmas by word class, frequent ones first, each with its translation and gender."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, product
 from math import gcd
 
 from infoflow.foundation import UserError, hash64
-
-# English words of the grammar, frequent first; rarer ones are invented.
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -60,9 +58,6 @@ ALL_ENGLISH = frozenset(word for words in ENGLISH.values() for word in words) | 
 }
 
 
-# The lexicon of `grammar`: lemmas by word class, frequent ones first, each with its translation and gender.
-
-
 WordClass = str
 """`noun`, `name`, `transitive`, `intransitive`, `adjective`, `frequency`, `manner`, `degree` or `preposition`."""
 
@@ -98,14 +93,8 @@ class Lemma:
     feminine: bool  # of nouns and names; not visible in the source
 
 
-@dataclass(frozen=True, slots=True)
-class Lexicon:
-    """Entries by word class, most frequent first."""
-
-    entries: dict[WordClass, tuple[Lemma, ...]]
-
-    def __getitem__(self, word_class: WordClass) -> tuple[Lemma, ...]:
-        return self.entries[word_class]
+Lexicon = Mapping[WordClass, tuple[Lemma, ...]]
+"""Entries by word class, most frequent first."""
 
 
 @cache
@@ -124,7 +113,7 @@ def make_lexicon(vocabulary: int = 1000) -> Lexicon:
         invented = invented_words(word_class)
         lemmas = [*real[:size], *islice(invented, max(0, size - len(real)))]
         entries[word_class] = tuple(_entry(word_class, lemma, targets) for lemma in lemmas)
-    return Lexicon(entries)
+    return entries
 
 
 def _entry(word_class: WordClass, lemma: str, targets: "_TargetStems") -> Lemma:
@@ -162,8 +151,9 @@ def _stems(syllables: int, onsets: tuple[str, ...], vowels: tuple[str, ...], cod
     """Every stem with this many syllables, in a fixed pseudo-random order."""
     openings = list(product(onsets, vowels))
     total = len(openings) ** syllables * len(codas)
-    # A step coprime to the total visits each number once.
-    step = _coprime_step(total)
+    step = int(total * 0.6180339887) | 1
+    while gcd(step, total) != 1:  # a step coprime to the total visits each number once
+        step += 2
     for visit in range(total):
         index = (visit * step + step // 2) % total
         index, coda = divmod(index, len(codas))
@@ -172,13 +162,6 @@ def _stems(syllables: int, onsets: tuple[str, ...], vowels: tuple[str, ...], cod
             index, opening = divmod(index, len(openings))
             parts.append("".join(openings[opening]))
         yield "".join(parts) + codas[coda]
-
-
-def _coprime_step(total: int) -> int:
-    step = int(total * 0.6180339887) | 1
-    while gcd(step, total) != 1:
-        step += 2
-    return step
 
 
 class _TargetStems:

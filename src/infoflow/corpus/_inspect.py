@@ -40,7 +40,8 @@ def check_sentences(path: Path, name: str) -> None:
     """Check that a text file could have one sentence per line."""
     lines = _first_lines(path)
     by_name = kind_by_name(Path(path.name.removesuffix(".gz")).suffix[1:])
-    found = _not_sentences(lines) or (by_name and (f"is {by_name}, by its name", TAKE_IT_OUT))
+    by_lines = next((found for looks in _KINDS if lines and (found := looks(lines))), None)
+    found = by_lines or (by_name and (f"is {by_name}, by its name", TAKE_IT_OUT))
     if lines and found:
         raise _refused(path, name, *found, lines[:2])
 
@@ -110,11 +111,6 @@ def _refused(path: Path, name: str | None, what: str, advice: str, lines: Sequen
 def _shown(line: str) -> str:
     text = printable(line.replace("\t", " ⇥ "))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _not_sentences(lines: Sequence[str]) -> Found | None:
-    """None if the lines may be sentences."""
-    return next((found for looks in _KINDS if lines and (found := looks(lines))), None)
 
 
 def _share(lines: Sequence[str], holds: Callable[[str], object]) -> float:
@@ -225,13 +221,10 @@ def _quoted(lines: Sequence[str]) -> Found | None:
 
 def _word_list(lines: Sequence[str]) -> Found | None:
     words = [line.strip() for line in lines]
-    if len(words) >= _WORDS and _share(words, lambda word: not _is_sentence(word)) > 0.9:
+    single = [len(word.split()) == 1 and not word.endswith(ENDS) and not writes_no_spaces(word) for word in words]
+    if len(words) >= _WORDS and sum(single) > 0.9 * len(words):
         return "is a list of words", "Write one sentence per line, or a word and its tags in a .tagged file."
     return None
-
-
-def _is_sentence(text: str) -> bool:
-    return len(text.split()) > 1 or text.endswith(ENDS) or writes_no_spaces(text)
 
 
 _KINDS = (_json, _by_pattern, _mixed_ends, _table, _in_front, _tagged, _numbers, _quoted, _word_list)

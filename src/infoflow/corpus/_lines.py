@@ -16,9 +16,6 @@ from infoflow.foundation import UserError, as_written, json_fault, writes_no_spa
 
 from ._formats import advice, kind_by_bytes
 
-# Makes corpus text safe to show on a terminal.
-
-
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _JOINERS = "\u200c\u200d"  # part of the spelling of several scripts
 
@@ -32,12 +29,15 @@ def printable(text: str) -> str:
     return "".join(char for char in spaced if char in _JOINERS or unicodedata.category(char) not in _HIDDEN)
 
 
+def unused_signs(text: str) -> tuple[str, str]:
+    """Two private-use characters that the text does not contain."""
+    first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
+    return first, last
+
+
 def shortened(text: str) -> str:
     """The text; a long one is cut to its beginning and end, for messages."""
     return text if len(text) <= 200 else f"{text[:100]}…{text[-50:]} ({len(text):,} characters)"
-
-
-# Lines of a text file, plain or gzip, with errors that give the position.
 
 
 LONGEST_LINE = 1 << 20
@@ -65,10 +65,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end).
 
     `\\n` and `\\r\\n` end a line, never U+2028 and similar; in a file that starts without them `\\r` does, as on old
-    Macintoshes.
-
-    Raises:
-        UserError: The file is missing, unreadable, damaged, binary, or not UTF-8; or a line exceeds `LONGEST_LINE`.
+    Macintoshes. A file that is damaged, binary or not UTF-8 is refused, as is a line beyond `LONGEST_LINE`.
     """
     with open_bytes(path) as file:
         begin = file.read(_BEGIN)
@@ -115,7 +112,10 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             zipped = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
             with gzip.open(raw) if zipped else nullcontext(raw) as file:
-                _check_kind(path, file.read(_MAGIC))
+                if kind := kind_by_bytes(file.read(_MAGIC)):
+                    raise UserError(
+                        f"{printable(str(path))} is {kind}, not text.\nSave its text as UTF-8, one sentence per line."
+                    )
                 file.seek(0)
                 yield file
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -124,11 +124,6 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             ) from error
         except OSError as error:
             raise UserError(f"{printable(str(path))} cannot be read: {error.strerror}.\nCheck the disk.") from error
-
-
-def _check_kind(path: Path, begin: bytes) -> None:
-    if kind := kind_by_bytes(begin):
-        raise UserError(f"{printable(str(path))} is {kind}, not text.\nSave its text as UTF-8, one sentence per line.")
 
 
 def check_readable(path: Path) -> None:
@@ -247,12 +242,9 @@ def is_quoted(path: Path) -> bool:
     """
     lines = [line for _, line in islice(read_lines(path), _SNIFFED)]
     cells = [cell for line in lines for cell in line.split("\t") if '"' in cell]
-    shows = any('""' in cell[1:-1] for cell in cells) or (bool(lines) and _all_quoted(lines[0]))
+    first = lines[0].split("\t") if lines else []
+    shows = any('""' in cell[1:-1] for cell in cells) or (len(first) > 1 and all(map(_QUOTED.fullmatch, first)))
     return shows and all(map(_QUOTED.fullmatch, cells))
-
-
-def _all_quoted(line: str) -> bool:
-    return "\t" in line and all(map(_QUOTED.fullmatch, line.split("\t")))
 
 
 def cells_of(line: str, quoted: bool = False) -> list[str]:

@@ -25,9 +25,6 @@ from ._store import cache_folder, cached, store
 from ._tables import is_table
 from ._tagged import conll_columns
 
-# The built-in corpus `tatoeba-en-fr`: real sentences.
-
-
 TATOEBA = "tatoeba-en-fr"
 
 _DATA = Path(__file__).parent / "data"
@@ -54,9 +51,6 @@ def _unpack(folder: Path) -> None:
     shutil.copyfile(_DATA / _ATTRIBUTION, folder / _ATTRIBUTION)
     with lzma.open(_DATA / _PACKED) as packed, (folder / _PAIRS).open("wb") as pairs:
         shutil.copyfileobj(packed, pairs, 1 << 20)
-
-
-# `generate_grammar`, `generate_facts`: the built-in corpora for controlled experiments.
 
 
 MOST_SENTENCES = 100_000_000
@@ -106,9 +100,6 @@ def fact_corpus(world: FactWorld) -> Corpus:
     """
     key = digest(["facts", FACTS_VERSION, world.seed, world.config])
     return Corpus(store(fact_rows(world), FACT_COLUMNS, "facts", key), "facts")
-
-
-# `load_corpus`: a corpus by name or path, or from objects in memory.
 
 
 GRAMMAR = "grammar"
@@ -184,8 +175,8 @@ def load_corpus(
         UserError: There is no such corpus, it cannot be read, or a column is missing or not applicable.
     """
     named = {"text": text_column, "translation": translation_column, "document": document_column}
-    named |= {"label": label_column, "bad": bad_column}
-    named |= {"second": second_column, "question": question_column, "choices": choices_column}
+    named |= {"label": label_column, "bad": bad_column, "second": second_column}
+    named |= {"question": question_column, "choices": choices_column}
     named |= {"answers": answers_column, "answer_starts": answer_starts_column, "references": references_column}
     columns = {name: column for name, column in named.items() if column}
     options |= {"lines": lines} if lines != "sentences" else {}
@@ -212,7 +203,9 @@ def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any
     name = str(source).removeprefix(AS_IS)
     if name.startswith(_HUB):
         _check_documents(name, options, table=True)
-        return _from_hub(name.removeprefix(_HUB), {**columns, **options})
+        name = name.removeprefix(_HUB)
+        dataset = hub_dataset(name, options.pop("config", None))
+        return Corpus.from_dataset(dataset, **{"name": name, **columns, **options})
     if not name:
         raise UserError(f"No corpus was named.\n{_NAMES}")
     built_in = name in (TATOEBA, GRAMMAR, FACTS) or name.startswith((f"{GRAMMAR}:", f"{FACTS}:"))
@@ -279,11 +272,7 @@ def _is_there(path: Path) -> bool:
 
 
 def load_world(name: str, seed: int = 0, **settings: Any) -> FactWorld | None:
-    """The world of facts called `facts` or `facts:ENTITIES`; None for any other name.
-
-    Raises:
-        UserError: The number of entities is invalid, or a setting of `FactConfig` is out of range.
-    """
+    """The world of facts called `facts` or `facts:ENTITIES`; None for any other name."""
     if name.partition(":")[0] != FACTS:
         return None
     size = _size(name)
@@ -328,11 +317,6 @@ def _from_pair(name: str, columns: Collection[str], options: dict[str, Any], as_
     raise UserError(
         f"No corpus {shortened(printable(name))}: neither a file (current folder: {Path.cwd()}) nor a name.\n{_NAMES}"
     )
-
-
-def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
-    dataset = hub_dataset(name, options.pop("config", None))
-    return Corpus.from_dataset(dataset, **{"name": name, **options})
 
 
 def hub_dataset(name: str, config: str | None = None) -> Any:

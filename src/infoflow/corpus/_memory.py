@@ -11,9 +11,7 @@ from infoflow.foundation import UserError, as_written
 
 from ._alignment import running_text
 from ._columns import WHOLE_COLUMNS, Row, label, look_up, pair, plain_text, sentence
-from ._tables import LISTED, beside_text, beside_value, check_columns, completed, readers
-
-# Reads sentences from memory: lists, and frames of pandas or polars.
+from ._tables import LISTED, beside_value, check_columns, completed, readers, table_rows
 
 
 def read_sentences(
@@ -64,55 +62,25 @@ def read_frame(
     """Rows of a frame's columns; None if a sentence is missing or blank."""
     where = f"the {type(frame).__module__.partition('.')[0]} frame"
     check_columns(where, list(frame.columns), text, translation, document, *beside.values())
-    rows = _read_cells(frame, where, str(text), translation, readers(beside))
-    if beside:
-        rows = _beside(rows, {name: _cells(frame, column) for name, column in beside.items()}, where)
-    if document is None:
-        yield from rows
-        return
-    for row, name in zip(rows, frame[document], strict=True):
-        yield row and {**row, "document": name}
+    named = [column for column in (text, translation, document, *beside.values()) if column]
+    sources = list(dict.fromkeys(_source(frame, column) for column in named))
+    records = (dict(zip(sources, cells, strict=True)) for cells in zip(*(frame[one] for one in sources), strict=True))
+    return table_rows(enumerate(records, start=1), where, str(text), translation, document, beside)
 
 
 def frame_holds(frame: Any, column: str) -> bool:
     """Whether the first row of a frame has a value in a column, or under a nested key."""
-    there = column in frame.columns or column.split(".")[0] in frame.columns
-    return there and next(iter(_cells(frame, column)), None) is not None
+    source = _source(frame, column)
+    first = next(iter(frame[source]), None) if source in frame.columns else None
+    return look_up({source: first}, column) is not None
 
 
-def _cells(frame: Any, column: str) -> Any:
-    """The cells of a column, or their values under a nested key."""
-    if column in frame.columns:
-        return frame[column]
-    parent = column.split(".")[0]
-    return [look_up({parent: cell}, column) for cell in frame[parent]]
-
-
-def _beside(rows: Iterator[Row | None], columns: dict[str, Any], where: str) -> Iterator[Row | None]:
-    for number, (row, *values) in enumerate(zip(rows, *columns.values(), strict=True), start=1):
-        yield row and beside_text(row, dict(zip(columns, values, strict=True)), where, number)
-
-
-def _read_cells(
-    frame: Any, where: str, text: str, translation: str | None, read: Mapping[str, Callable[..., str | None]]
-) -> Iterator[Row | None]:
-    if translation is None:
-        for number, value in enumerate(_cells(frame, text), start=1):
-            found = read["text"](value, where, number, text)
-            yield {"text": found} if found else None
-        return
-    pairs = zip(_cells(frame, text), _cells(frame, translation), strict=True)
-    for number, (left, right) in enumerate(pairs, start=1):
-        yield pair(read["text"](left, where, number, text), read["translation"](right, where, number, translation))
-
-
-# Reads a dataset of the Hugging Face `datasets` library.
+def _source(frame: Any, column: str) -> str:
+    """The column of a frame that holds a column's values, directly or under a nested key."""
+    return column if column in frame.columns else column.split(".")[0]
 
 
 _OF_SENTENCES = {"text", "translation", "bad", "second", "question"}
-
-Getter = tuple[str, ...]
-"""The keys from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
 
 
 def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str]) -> Iterator[Row | None]:
@@ -122,15 +90,14 @@ def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str])
     by `running_text`.
     """
     labels = {name: _label_names(dataset, source) for name, source in columns.items()}
-    paths = {name: tuple(source.split(".")) for name, source in columns.items()}
     # Unused columns may need libraries for images or sound.
-    chosen = dataset.select_columns(list(dict.fromkeys(path[0] for path in paths.values())))
+    chosen = dataset.select_columns(list(dict.fromkeys(source.split(".")[0] for source in columns.values())))
     read = readers(columns)
     for number, record in enumerate(_records(chosen), start=1):
-        row: Row = {name: _value(record, name, path, labels[name], number, read) for name, path in paths.items()}
+        row: Row = {name: _value(record, name, source, labels[name], number, read) for name, source in columns.items()}
         if "text" not in row:
             row["text"] = running_text(row["words"] or ())[0]
-        if _holds_sentence(row):
+        if all(row[name] for name in ("text", "words", "translation") if name in row):
             _check_words(row, number)
             yield completed(row, "the dataset", number)
         else:
@@ -185,12 +152,12 @@ def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] |
 def _value(
     record: Mapping[str, Any],
     name: str,
-    path: Getter,
+    source: str,
     labels: list[str] | None,
     number: int,
     read: Mapping[str, Callable[..., str | None]],
 ) -> Any:
-    value = look_up(record, ".".join(path))
+    value = look_up(record, source)
     if name == "document":
         return value
     if name == "label":
@@ -198,22 +165,22 @@ def _value(
             return labels[value] if 0 <= value < len(labels) else None
         return label(value, "the dataset", number)
     if name in LISTED:
-        return beside_value(name, value, "the dataset", number, ".".join(path))
+        return beside_value(name, value, "the dataset", number, source)
     if name in _OF_SENTENCES:
-        return read.get(name, sentence)(value, "the dataset", number, ".".join(path))
+        return read.get(name, sentence)(value, "the dataset", number, source)
     if value is None:
         return None
     if not isinstance(value, list | tuple | np.ndarray):
         raise UserError(
-            f"The column {as_written('.'.join(path))} must hold a list with one value per word. "
+            f"The column {as_written(source)} must hold a list with one value per word. "
             f"Got {as_written(value)} for a sentence.\n"
             "A label of the whole sentence is not a tag: leave that column out."
         )
     if labels is not None:
         return [labels[index] if index is not None and 0 <= index < len(labels) else "" for index in value]
     if name == "head":
-        return [_head(head, len(value), ".".join(path), number) for head in value]
-    return ["" if item is None else plain_text(str(item), "the dataset", number, ".".join(path)) for item in value]
+        return [_head(head, len(value), source, number) for head in value]
+    return ["" if item is None else plain_text(str(item), "the dataset", number, source) for item in value]
 
 
 def _head(head: Any, words: int, column: str, number: int) -> int:
@@ -233,7 +200,3 @@ def _check_words(row: Row, number: int) -> None:
                 f"The column of {name} must hold one value per word. In row {number} it has {len(values or ())}, of "
                 f"{len(row['words'])} words.\nCorrect the row, or leave the column out."
             )
-
-
-def _holds_sentence(row: Row) -> bool:
-    return all(row[name] for name in ("text", "words", "translation") if name in row)

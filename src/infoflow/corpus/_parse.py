@@ -23,10 +23,7 @@ def parse_corpus(corpus: Corpus, parser: str = PARSER) -> Corpus:
 
     Each line remains one sentence, even if the parser finds several roots. The relations are the pipeline's own: those
     of spaCy's English models are ClearNLP's (dobj, pobj, prep), which resemble Clark's Stanford dependencies, not UD's.
-
-    Args:
-        corpus: Any corpus; translations and documents are kept.
-        parser: Name or folder of a spaCy pipeline with a tagger and a parser.
+    `parser` is the name or folder of a pipeline with a tagger and a parser. Translations and documents are kept.
 
     Raises:
         UserError: spaCy (extra `[parse]`) or the pipeline is not installed, or the pipeline has no parser.

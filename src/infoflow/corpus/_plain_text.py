@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from infoflow.foundation import UserError, as_written
 
-from ._columns import Row
+from ._columns import Row, pair
 from ._lines import read_cells, read_lines
 
 # Splits paragraphs into sentences by a small rule, so that a corpus does not depend on installed packages.
@@ -89,19 +89,13 @@ def _ends(paragraph: str, found: re.Match[str]) -> bool:
     if found["stop"] != ".":
         return True
     before = paragraph[max(0, found.start() - _LONGEST_SHORT) : found.start()].split()
-    word = before[-1].lstrip(_OPENING.replace("\\", "") + ")") if before and not _blank_before(paragraph, found) else ""
+    apart = found.start() > 0 and paragraph[found.start() - 1].isspace()
+    word = before[-1].lstrip(_OPENING.replace("\\", "") + ")") if before and not apart else ""
     if len(word) == 1 and word.isupper() and word != "I":
         return False
     if word.lower() in _SHORT or ("." in word.strip(".") and not word[-1].isdigit() and len(word) < 10):
         return False
     return not (word.lower() in _BEFORE_NUMBERS and found["next"].isdigit())
-
-
-def _blank_before(paragraph: str, found: re.Match[str]) -> bool:
-    return found.start() > 0 and paragraph[found.start() - 1].isspace()
-
-
-# Reads one sentence per line, alone or aligned with its translation.
 
 
 def read_text(path: Path) -> Iterator[Row | None]:
@@ -122,34 +116,27 @@ def read_documents(path: Path) -> Iterator[Row | None]:
 
 
 def read_pair(source: Path, target: Path) -> Iterator[Row | None]:
-    """Sentence pairs of two files aligned by line; None if either side is blank.
-
-    Raises:
-        UserError: One file has more lines than the other.
-    """
+    """Sentence pairs of two files aligned by line; None if either side is blank."""
     lines = zip_longest(read_lines(source), read_lines(target))
     for left, right in lines:
         if left is None or right is None:
-            rest = 1 + sum(1 for _ in lines)
-            raise _uneven(source, target, left, right, rest)
-        yield _pair(left[1], right[1])
+            longer, shorter = (source, target) if right is None else (target, source)
+            number, _ = left or right or (0, "")
+            raise UserError(
+                f"The files of a parallel corpus must have the same number of lines: {longer} has "
+                f"{number + sum(1 for _ in lines)}, {shorter} only {number - 1}.\nAlign the files line by line, then "
+                "try again."
+            )
+        yield pair(left[1].strip(), right[1].strip())
 
 
 def read_table(path: Path, columns: tuple[int, int]) -> Iterator[Row | None]:
-    """Sentence pairs from two tab-separated columns (from 1; negative ones from the last) of one file.
-
-    Raises:
-        UserError: A line has too few columns, or a column is 0.
-    """
-    return (_pair(*cells) if cells else None for cells in _columns(path, columns))
+    """Sentence pairs from two tab-separated columns (from 1; negative ones from the last) of one file."""
+    return (pair(*cells) if cells else None for cells in _columns(path, columns))
 
 
 def read_labelled(path: Path, columns: Sequence[int]) -> Iterator[Row | None]:
-    """Labelled sentences or pairs, from tab-separated columns of one file, as in `read_table`.
-
-    Raises:
-        UserError: A line has too few columns, or a column is 0.
-    """
+    """Labelled sentences or pairs, from tab-separated columns of one file, as in `read_table`."""
     for cells in _columns(path, columns):
         label, *texts = cells or ("", "")
         row = dict(zip(("text", "second"), texts, strict=False))
@@ -157,11 +144,7 @@ def read_labelled(path: Path, columns: Sequence[int]) -> Iterator[Row | None]:
 
 
 def read_minimal_pairs(path: Path, columns: tuple[int, ...]) -> Iterator[Row | None]:
-    """Good and bad sentences, and optionally the phenomenon of each pair from a third column.
-
-    Raises:
-        UserError: A line has too few columns, or a column is 0.
-    """
+    """Good and bad sentences, and optionally the phenomenon of each pair from a third column."""
     for cells in _columns(path, columns):
         good, bad, *phenomenon = cells or ("", "")
         label = {"label": phenomenon[0] or None} if phenomenon else {}
@@ -175,33 +158,11 @@ def _columns(path: Path, columns: Sequence[int]) -> Iterator[list[str]]:
             f"Columns count from 1, as in cut -f, and -1 is the last. Got {', '.join(map(str, columns))}.\n"
             "If they count from 0, add 1."
         )
+    least = max(map(abs, columns))
     for number, cells in read_cells(path):
-        yield [cell.strip() for cell in _checked(path, number, cells, columns)] if cells else []
-
-
-def _checked(path: Path, number: int, cells: Sequence[str], columns: Sequence[int]) -> list[str]:
-    """The cells of these columns."""
-    if len(cells) < (least := max(map(abs, columns))):
-        raise UserError(
-            f"{path}, line {number}: {least} tab-separated columns are needed. Got {len(cells)}.\n"
-            "Correct the line, or choose other columns."
-        )
-    return [cells[column - (column > 0)] for column in columns]
-
-
-def _pair(text: str, translation: str) -> Row | None:
-    text, translation = text.strip(), translation.strip()
-    return {"text": text, "translation": translation} if text and translation else None
-
-
-def _uneven(
-    source: Path, target: Path, left: tuple[int, str] | None, right: tuple[int, str] | None, rest: int
-) -> UserError:
-    longer, shorter = (source, target) if right is None else (target, source)
-    present = left or right
-    assert present is not None
-    common = present[0] - 1
-    return UserError(
-        f"The files of a parallel corpus must have the same number of lines: {longer} has {common + rest}, "
-        f"{shorter} only {common}.\nAlign the files line by line, then try again."
-    )
+        if 0 < len(cells) < least:
+            raise UserError(
+                f"{path}, line {number}: {least} tab-separated columns are needed. Got {len(cells)}.\n"
+                "Correct the line, or choose other columns."
+            )
+        yield [cells[column - (column > 0)].strip() for column in columns] if cells else []

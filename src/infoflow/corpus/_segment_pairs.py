@@ -2,7 +2,6 @@
 
 from array import array
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,8 +11,6 @@ from infoflow.foundation import UserError, current_display, digest, stream
 from ._documents import stretches
 from ._store import cached
 
-# Windows of running text: consecutive sentences up to a number of tokens.
-
 
 def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarray:
     """Rows of the consecutive sentences in each window: int64 (window, 2), the first row and the one after the last.
@@ -22,11 +19,8 @@ def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarr
     where it ends, so every sentence is in exactly one window. A sentence longer than the budget forms its own window
     (and is truncated when read). This is fairseq's break mode `complete`, without windows across documents.
 
-    Args:
-        lengths: Tokens of each sentence, without special ones, int (sentence,).
-        documents: A number for each sentence, equal for consecutive sentences of one text (`Corpus.stretches`), int64
-            (sentence,).
-        budget: Maximum number of tokens of a window, without special ones.
+    `lengths` are the tokens of each sentence, int (sentence,), and `budget` those of a window, without special ones;
+    `documents` are numbers, equal for consecutive sentences of one text (`Corpus.stretches`), int64 (sentence,).
 
     >>> windows(np.array([3, 4, 2, 9, 1]), np.array([0, 0, 0, 0, 1]), budget=7).tolist()
     [[0, 2], [2, 3], [3, 4], [4, 5]]
@@ -49,9 +43,6 @@ def text_bounds(documents: np.ndarray) -> np.ndarray:
     """The rows of each text: int64 (text, 2), the first and the one after the last."""
     first = np.flatnonzero(np.diff(documents, prepend=documents[:1] - 1))
     return np.stack([first, np.append(first[1:], len(documents))[: len(first)]], axis=1)
-
-
-# Pairs of segments of running text: does the second follow the first (BERT), or are they in order (ALBERT)?
 
 
 PairKind = Literal["next", "order"]
@@ -108,31 +99,23 @@ def segment_pairs(
     depends only on (`seed`, its number) and the corpus. If a part lacks sentences of a document, the text before and
     after the gap counts as two texts of one document.
 
-    Args:
-        lengths: Tokens of each sentence, without special ones, int (sentence,).
-        documents: The document of each sentence, int64 (sentence,).
-        ids: `Corpus.ids` of the sentences, int64 (sentence,).
-        max_tokens: Maximum length of a pair, with its three special tokens.
-        kind: `"next"` (does B follow A?) or `"order"` (are A and B in the right order?).
-        seed: Seeds all draws.
-        copies: Passes over the corpus with different draws (BERT's dupe_factor).
-        short_share: Share of documents with a shorter target (BERT's short_seq_prob).
-        lone: How to treat one-sentence chunks in the order task.
-        key: Identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
+    `lengths` are the tokens of each sentence without special ones, `ids` are `Corpus.ids`: int (sentence,). A pair with
+    its three special tokens has at most `max_tokens`. `copies` is BERT's dupe_factor, `short_share` its short_seq_prob.
+    `key` identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
     """
     _check(documents, max_tokens, kind, copies, short_share, lone)
     used = np.flatnonzero(lengths > 0)
     ends = np.concatenate([[0], np.cumsum(lengths[used], dtype=np.int64)])
-    texts = _Texts(ends, stretches(documents, ids)[used], documents[used], ids[used])
-    cutter = _Cutter(texts, max_tokens - _SPECIALS, kind, short_share, lone)
+    bounds = text_bounds(stretches(documents, ids)[used])
+    cutter = _Cutter(ends, bounds, documents[used], ids[used], max_tokens - _SPECIALS, kind, short_share, lone)
 
     def make() -> np.ndarray:
-        with current_display().progress("cutting pairs", total=copies * len(texts.bounds), unit="texts") as progress:
+        with current_display().progress("cutting pairs", total=copies * len(bounds), unit="texts") as progress:
             return np.concatenate([cutter.copy(seed, copy, progress.advance) for copy in range(copies)])
 
     if key and len(lengths) > _SMALL:
         place = digest([_VERSION, key, max_tokens, kind, seed, copies, short_share, lone])
-        folder = cached(f"pairs/{place}", lambda folder: _save(folder, make()), "The pairs")
+        folder = cached(f"pairs/{place}", lambda folder: np.save(folder / "pairs.npy", make()), "The pairs")
         rows = np.load(folder / "pairs.npy", mmap_mode="r")
     else:
         rows = make()
@@ -143,36 +126,31 @@ def segment_pairs(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Texts:
-    """Unbroken texts: documents in BERT's code."""
-
-    ends: np.ndarray  # tokens before each sentence, and the total
-    numbers: np.ndarray  # of each sentence's text
-    documents: np.ndarray  # of each sentence
-    ids: np.ndarray  # of each sentence
-
-    @property
-    def bounds(self) -> np.ndarray:
-        """First row of each text, and the one after its last."""
-        return text_bounds(self.numbers)
-
-
 class _Cutter:
-    """Cuts texts into pairs; rows are `_FIELDS` numbers each, in the order of `SegmentPairs`."""
+    """Cuts unbroken texts (documents in BERT's code) into pairs: rows of `_FIELDS` numbers, as in `SegmentPairs`."""
 
-    def __init__(self, texts: _Texts, budget: int, kind: PairKind, short_share: float, lone: Lone) -> None:
-        self._texts, self._ends, self._bounds = texts, texts.ends, texts.bounds
-        self._documents = texts.documents[self._bounds[:, 0]]
+    def __init__(
+        self,
+        ends: np.ndarray,  # tokens before each sentence, and the total
+        bounds: np.ndarray,  # first row of each text, and the one after its last
+        documents: np.ndarray,  # of each sentence
+        ids: np.ndarray,  # of each sentence
+        budget: int,
+        kind: PairKind,
+        short_share: float,
+        lone: Lone,
+    ) -> None:
+        self._ends, self._bounds, self._ids = ends, bounds, ids
+        self._documents = documents[bounds[:, 0]]
         self._budget, self._kind, self._short_share, self._lone = budget, kind, short_share, lone
 
     def copy(self, seed: int, copy: int, advance) -> np.ndarray:
         """All pairs of one copy."""
         rows = array("q")
         for text, (begin, end) in enumerate(self._bounds.tolist()):
-            generator = stream("segment-pairs", seed, copy, int(self._texts.ids[begin]))
+            generator = stream("segment-pairs", seed, copy, int(self._ids[begin]))
             for first, second, negative, row in self._pairs(text, begin, end, generator):
-                rows.extend((*first, *second, negative, copy, int(self._texts.ids[row])))
+                rows.extend((*first, *second, negative, copy, int(self._ids[row])))
             advance(1)
         return np.array(rows, dtype=np.int64).reshape(-1, _FIELDS)
 
@@ -258,7 +236,3 @@ def _check(documents: np.ndarray, max_tokens: int, kind: str, copies: int, short
             "Next-sentence pairs take random segments from other documents, so they need at least two. "
             "Got one document.\nUse a corpus with several, separated by blank lines (or # newdoc, or a column)."
         )
-
-
-def _save(folder: Path, rows: np.ndarray) -> None:
-    np.save(folder / "pairs.npy", rows)

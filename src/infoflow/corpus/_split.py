@@ -1,9 +1,9 @@
 """Train, validation and test parts without leakage between them."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Literal, get_args
@@ -12,7 +12,8 @@ import numpy as np
 
 from infoflow.foundation import UserError, as_written, current_display, digest, read_object
 
-from ._documents import document_hashes, most_of_document, nearly_repeats, normalised, repeats
+from ._abstract_sentences import AbstractSentences
+from ._documents import document_hashes, hashes, most_of_document, nearly_repeats, normalised, repeats
 from ._store import cached
 
 SplitRule = Literal["near-duplicates", "both-sides", "source"]
@@ -60,67 +61,45 @@ class Assignment:
 
 
 def split_rows(
-    columns: Sequence[Column],
-    documents: np.ndarray | None,
-    seed: int,
-    shares: Mapping[str, float],
-    rule: SplitRule,
-    name: str,
-    corpus: str,
-) -> tuple[list[tuple[str, np.ndarray | None]], Assignment]:
-    """The rows of each part (None for a share of 0), and their assignment."""
-    check_shares(shares["validation"], shares["test"])
+    corpus: AbstractSentences, seed: int, shares: Mapping[str, float], rule: SplitRule
+) -> tuple[dict[str, np.ndarray | None], Assignment]:
+    """The rows of each part (None for a share of 0), and their assignment.
+
+    Every process of a study splits the same corpus, which takes ten seconds for `tatoeba-en-fr`, so the assignment of a
+    large corpus is cached.
+    """
+    validation, test = shares["validation"], shares["test"]
+    for name, share in (("validation", validation), ("test", test)):
+        if not 0 <= share < 1:
+            raise UserError(f"{name} is a share of the corpus in [0, 1). Got {share}.")
+    if validation + test >= 1:
+        raise UserError(f"validation + test must be below 1, to leave a training part. Got {validation + test}.")
     check_rule(rule)
-    assigned = kept_assignment(columns, documents, seed, shares["validation"], shares["test"], rule, name, corpus)
-    parts: list[tuple[str, np.ndarray | None]] = []
+    if len(corpus) <= _SMALL:
+        assigned = _assign(corpus, seed, validation, test, rule)
+    else:
+        key = digest([_VERSION, corpus.digest, seed, validation, test, rule])
+
+        def make(folder: Path) -> None:
+            _assign(corpus, seed, validation, test, rule).save(folder)
+
+        assigned = Assignment.load(cached(f"splits/{key}", make, f"The split of {corpus.name}"))
+    parts: dict[str, np.ndarray | None] = {}
     for number, (part, share) in enumerate(shares.items()):
         rows = np.flatnonzero(assigned.parts == number)
         if share > 0 and len(rows) == 0:
-            few = f"sentences ({len(assigned.parts)})" if documents is None else f"documents ({_count(documents)})"
+            documents = corpus.documents
+            few = f"sentences ({len(corpus)})" if documents is None else f"documents ({len(np.unique(documents))})"
             raise UserError(
-                f"{name} has too few {few} for a {part} part: similar ones stay in the same part.\n"
+                f"{corpus.name} has too few {few} for a {part} part: similar ones stay in the same part.\n"
                 "Use a more varied corpus, a larger share, or a separate file for each part."
             )
-        parts.append((part, rows if share > 0 else None))
+        parts[part] = rows if share > 0 else None
     return parts, assigned
 
 
-def kept_assignment(
-    columns: Sequence[Column],
-    documents: np.ndarray | None,
-    seed: int,
-    validation: float,
-    test: float,
-    rule: SplitRule,
-    name: str,
-    corpus: str,
-) -> Assignment:
-    """`assign`, cached under the corpus's digest (`corpus`).
-
-    Every process of a study splits the same corpus, which takes ten seconds for `tatoeba-en-fr`. Small corpora are not
-    cached.
-    """
-    key = digest([_VERSION, corpus, seed, validation, test, rule])
-
-    def make() -> Assignment:
-        return assign(columns, documents, seed, validation, test, rule, name)
-
-    if sum(1 for _ in zip(range(_SMALL + 1), columns[0](), strict=False)) <= _SMALL:
-        return make()
-    folder = cached(f"splits/{key}", lambda folder: make().save(folder), f"The split of {name}")
-    return Assignment.load(folder)
-
-
-def assign(
-    columns: Sequence[Column],
-    documents: np.ndarray | None,
-    seed: int,
-    validation: float,
-    test: float,
-    rule: SplitRule,
-    name: str,
-) -> Assignment:
-    """The part of each row of a corpus (of sources, or of sources and targets); `name` is used in messages.
+def _assign(corpus: AbstractSentences, seed: int, validation: float, test: float, rule: SplitRule) -> Assignment:
+    """The part of each row of a corpus of sources, or of sources and targets.
 
     The hash of the source determines a row's part. Then validation rows that repeat a test row (as forbidden by `rule`)
     are left out, as are training rows that repeat a test row or a remaining validation row. Parts are not built from
@@ -128,15 +107,18 @@ def assign(
     `tatoeba-en-fr` (up to ten words) has 43,695 of its 168,205 pairs. With documents (a number for each row) whole
     documents are assigned and left out.
     """
+    columns = [partial(corpus.column, name) for name in ("text", "translation") if name in corpus.columns]
+    documents = corpus.documents
     numbers = split_numbers(columns[0](), seed, documents)
     parts = np.select([numbers < test, numbers < test + validation], [TEST, VALIDATION], TRAIN)
     for tried in SPLIT_RULES[SPLIT_RULES.index(rule) :]:
         result = _without_leaks(parts, columns, documents, tried)
-        if tried == "source" or _leaves_enough(parts, result.parts):
+        left = [(result.parts == part).sum() >= LEAST_LEFT * (parts == part).sum() for part in _NAMES]
+        if tried == "source" or all(left):
             break
     if result.rule != rule:
         current_display().note(
-            f"{name} is split by the rule {as_written(result.rule)}: "
+            f"{corpus.name} is split by the rule {as_written(result.rule)}: "
             f"{as_written(rule)} would leave less than {LEAST_LEFT:.0%} of a part."
         )
     return result
@@ -154,19 +136,8 @@ def split_numbers(
 
     Numbers for different `purpose`s are independent, so a test part for one is spread evenly over another's parts.
     """
-    key = f"{purpose}-{seed}".encode()
-    hashes = (hashlib.blake2b(_encoded(text), key=key, digest_size=8).digest() for text in texts)
-    numbers = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64, copy=False)
+    numbers = hashes(map(normalised, texts), key=f"{purpose}-{seed}")
     return (numbers if documents is None else document_hashes(numbers, documents)) / 2.0**64
-
-
-def check_shares(validation: float, test: float) -> None:
-    """Raise a UserError unless the shares leave sentences for training."""
-    for name, share in (("validation", validation), ("test", test)):
-        if not 0 <= share < 1:
-            raise UserError(f"{name} is a share of the corpus in [0, 1). Got {share}.")
-    if validation + test >= 1:
-        raise UserError(f"validation + test must be below 1, to leave a training part. Got {validation + test}.")
 
 
 def check_rule(rule: str) -> None:
@@ -192,15 +163,3 @@ def _without_leaks(
                 left_out.setdefault(name, {})[reason] = int(found.sum())
         parts[rows[leaked]] = LEFT_OUT
     return Assignment(parts=parts, rule=rule, left_out=left_out)
-
-
-def _count(documents: np.ndarray) -> int:
-    return len(np.unique(documents))
-
-
-def _leaves_enough(before: np.ndarray, after: np.ndarray) -> bool:
-    return all((after == part).sum() >= LEAST_LEFT * (before == part).sum() for part in _NAMES)
-
-
-def _encoded(text: str) -> bytes:
-    return normalised(text).encode("utf-8", "surrogatepass")

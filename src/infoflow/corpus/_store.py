@@ -21,9 +21,6 @@ from ._alignment import running_text, word_starts
 from ._columns import WORD_STARTS, Row, arrow_schema
 from ._tables import NEEDED
 
-# The cache of downloads, converted corpora and encoded corpora.
-
-
 _FULL = {
     errno.ENOSPC: "The disk is full",
     errno.EDQUOT: "The disk quota is used up",
@@ -45,11 +42,7 @@ def cache_folder() -> Path:
 
 
 def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
-    """The folder `place` of the cache, as in `kept`; making it also removes leftovers of killed processes.
-
-    Raises:
-        UserError: The cache cannot be written, or the disk is full.
-    """
+    """The folder `place` of the cache, as in `kept`; making it also removes leftovers of killed processes."""
     root = cache_folder()
     folder = root / place
     if disagreement(folder) is None:
@@ -120,9 +113,6 @@ def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: st
 
     `key` identifies the rows; an existing cache file with that key is used instead of `rows`. Without a key the rows
     are always read, and the file is named by its content.
-
-    Raises:
-        UserError: There is no sentence, or the disk is full.
     """
     if "words" in columns:
         key = key and f"{key}-{_WORDS_VERSION}"

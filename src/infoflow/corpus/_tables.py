@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ LISTED = frozenset({"choices", "answers", "answer_starts", "references"})
 
 _ROWS = 100  # rows used to detect a header
 
-Records = Iterator[tuple[int, Mapping[str, Any]]]
+Records = Iterable[tuple[int, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -72,7 +73,7 @@ def starts_beside(answers: str | None, holds: Callable[[str], bool]) -> str | No
 def table_holds(path: Path, column: str) -> bool:
     """Whether the first record of a table has a value in a column, or under a nested key."""
     check_readable(path)
-    _, record = next(_READERS[_suffix(path)](path).records([column]), (0, {}))
+    _, record = next(iter(_READERS[_suffix(path)](path).records([column])), (0, {}))
     return look_up(record, column) is not None
 
 
@@ -91,18 +92,24 @@ def read_columns(
     if needed.keys() != beside.keys():
         current_display().note(f"{path} has no column {beside['references']}: each example has a single reference.")
     check_columns(str(path), table.columns, text, translation, document, *needed.values())
-    assert text is not None  # checked above
+    records = table.records([c for c in (text, translation, document, *needed.values()) if c])
+    return table_rows(records, str(path), str(text), translation, document, beside)
+
+
+def table_rows(
+    records: Records, where: str, text: str, translation: str | None, document: str | None, beside: Mapping[str, str]
+) -> Iterator[Row | None]:
+    """Rows of numbered records, as in `read_columns`; `where` names the table in messages."""
     read = readers(beside)
-    for number, record in table.records([c for c in (text, translation, document, *needed.values()) if c]):
-        source = read["text"](look_up(record, text), str(path), number, text)
+    for number, record in records:
+        source = read["text"](look_up(record, text), where, number, text)
         if translation is None:
             row: Row | None = {"text": source} if source else None
         else:
-            row = pair(source, read["translation"](look_up(record, translation), str(path), number, translation))
+            row = pair(source, read["translation"](look_up(record, translation), where, number, translation))
         if row and beside:
-            row = beside_text(
-                row, {name: look_up(record, column) for name, column in beside.items()}, str(path), number
-            )
+            further = {name: beside_value(name, look_up(record, one), where, number) for name, one in beside.items()}
+            row = completed({**row, **further}, where, number)
         yield {**row, "document": look_up(record, document)} if row and document else row
 
 
@@ -110,17 +117,6 @@ def readers(beside: Collection[str]) -> dict[str, Callable[..., str | None]]:
     """Converters of the text and its translation, which may be lists depending on the other columns."""
     asked, several = not ASKED.isdisjoint(beside), "references" in beside
     return {"text": passage if asked else sentence, "translation": first_text if several else sentence}
-
-
-def beside_text(row: Row, values: Mapping[str, Any], where: str, number: int) -> Row | None:
-    """The row with its `label`, `bad` sentence and similar; None if a required one is missing.
-
-    Raises:
-        UserError: A label is neither text nor a number, or another value is not text or a list of texts.
-    """
-    return completed(
-        {**row, **{name: beside_value(name, v, where, number) for name, v in values.items()}}, where, number
-    )
 
 
 def completed(row: Row, where: str, number: int) -> Row | None:
@@ -210,12 +206,9 @@ def _suffix(path: Path) -> str:
 def _separated(path: Path, **dialect: Any) -> RecordTable:
     rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), strict=True, **dialect)
     header = [name.strip() for name in next(_cells(path, rows), [])]
-    if (
-        dialect["delimiter"] == ","
-        and len(header) == 1
-        and (other := next((c for c in ";\t|" if c in header[0]), None))
-    ):
-        return _separated(path, delimiter=other)
+    others = [sign for sign in ";\t|" if sign in header[0]] if len(header) == 1 else []
+    if dialect["delimiter"] == "," and others:
+        return _separated(path, delimiter=others[0])
 
     def records(_: Sequence[str] = ()) -> Records:
         for cells in _cells(path, rows):
@@ -237,10 +230,6 @@ def _cells(path: Path, rows: Any) -> Iterator[list[str]]:
             f"{path}, line {rows.line_num}: not CSV ({error}).\nCheck that every quotation mark that opens a cell "
             f"is closed, and that cells have at most {csv.field_size_limit():,} characters."
         ) from None
-
-
-def _comma_separated(path: Path) -> RecordTable:
-    return _separated(path, delimiter=",")
 
 
 def _tab_separated(path: Path) -> RecordTable:
@@ -315,7 +304,7 @@ def _parquet(path: Path) -> RecordTable:
 
 
 _READERS: dict[str, Callable[[Path], RecordTable]] = {
-    ".csv": _comma_separated,
+    ".csv": partial(_separated, delimiter=","),
     ".tsv": _tab_separated,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
@@ -358,6 +347,6 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _keys(records: Iterable[tuple[int, Mapping[str, Any]]]) -> list[str]:
+def _keys(records: Records) -> list[str]:
     """The columns of the first object; later ones may omit some."""
     return list(next(iter(records), (0, {}))[1])

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,6 @@ from ._conllu import NUM_FIELDS
 from ._lines import CHUNK_TAG, check_length, printable, read_lines
 from ._tables import parsed_json, read_document
 
-# CCG categories: the left and right part of a supertag.
-
 
 class CategoryParts(NamedTuple):
     """A word's arguments on either side: outermost first, separated by spaces; empty for none."""
@@ -24,14 +22,13 @@ class CategoryParts(NamedTuple):
     right: str
 
 
-def split_category(category: str, keep_result: bool = False) -> CategoryParts:
+def split_category(category: str) -> CategoryParts:
     r"""Split a CCG category into the part that looks left (past) and the part that looks right (future).
 
     Arguments are removed from the outside in: those attached by `\` form the left part, those by `/` the right part.
-    Unbracketed slashes associate to the left; an atomic category has empty parts. With `keep_result` the remaining
-    result is put in front of both parts.
+    Unbracketed slashes associate to the left; an atomic category has empty parts. The remaining result is dropped.
 
-    Source: [@voita2019evolution], section 5.3; by default the result is dropped.
+    Source: [@voita2019evolution], section 5.3.
 
     >>> split_category(r"(S\NP)/NP")
     CategoryParts(left='NP', right='NP')
@@ -43,8 +40,7 @@ def split_category(category: str, keep_result: bool = False) -> CategoryParts:
     while (cut := _outermost_slash(rest)) is not None:
         sides[rest[cut]].append(_unbracket(rest[cut + 1 :]))
         rest = _unbracket(rest[:cut])
-    result = [rest] if keep_result else []
-    return CategoryParts(" ".join(result + sides["\\"]), " ".join(result + sides["/"]))
+    return CategoryParts(" ".join(sides["\\"]), " ".join(sides["/"]))
 
 
 def _outermost_slash(category: str) -> int | None:
@@ -110,7 +106,9 @@ def conll_columns(path: Path) -> tuple[int, tuple[str, ...]] | None:
     if width < 2 or widths[0] == NUM_FIELDS:
         return None
     rows = [row for row in rows if len(row) >= width or row == [""]]  # comments are shorter
-    word = next((place + 2 for place in range(width - 1) if _counts(rows, place)), 0) or _first_words(rows, width)
+    after_numbers = (place + 2 for place in range(width - 1) if _counts(rows, place))
+    first_words = (place + 1 for place in range(width) if not _not_words(_column(rows, place)))
+    word = next(chain(after_numbers, first_words), 1)
     num = (width if word > 1 else widths[0]) - word  # the number of columns of CoNLL-2012 varies by sentence
     return (word, (*(f"tag_{number}" for number in range(1, num)), "tag")) if num > 0 else None
 
@@ -131,11 +129,6 @@ def _counts(rows: Sequence[Sequence[str]], place: int) -> bool:
     return len(firsts) == 1
 
 
-def _first_words(rows: Sequence[Sequence[str]], width: int) -> int:
-    """The first column, from 1, that may hold words; 1 if none does."""
-    return next((place + 1 for place in range(width) if not _not_words(_column(rows, place))), 1)
-
-
 def _column(rows: Sequence[Sequence[str]], place: int) -> list[list[str]]:
     """The cells of a column by sentence; rows of one empty cell separate sentences."""
     sentences: list[list[str]] = [[]]
@@ -151,7 +144,7 @@ def _not_words(sentences: Sequence[Sequence[str]]) -> str | None:
     """What the cells of a column are, if they are recognisably not words."""
     cells = [cell for sentence in sentences for cell in sentence]
     first = next(iter(sentences), [])
-    if len(first) > 1 and first in _numbered(len(first)):
+    if len(first) > 1 and any(first == [str(place + start) for place in range(len(first))] for start in (0, 1)):
         return "numbers"
     if any(len(part) > 3 and len(set(part)) == 1 for part in (first, cells)):
         return "the same value on every line"
@@ -177,11 +170,6 @@ def _starts_anew(sentences: Sequence[Sequence[str]]) -> bool:
     return any(second < first for first, second in steps) and all(
         second == first + 1 or second in (0, 1) for first, second in steps
     )
-
-
-def _numbered(num: int) -> tuple[list[str], list[str]]:
-    """The numbers of words, from 0 and from 1."""
-    return [str(number) for number in range(num)], [str(number + 1) for number in range(num)]
 
 
 def _integers(cell: str) -> list[int]:
@@ -283,11 +271,7 @@ _RANGE = re.compile(r"(\d{1,6})-(\d{1,6})")
 
 
 def read_squad(path: Path) -> Iterator[Row | None]:
-    """One row per question of a file in SQuAD's format, 1.1 or 2.0; None for a blank question or passage.
-
-    Raises:
-        UserError: It is not JSON, or has another structure.
-    """
+    """One row per question of a file in SQuAD's format, 1.1 or 2.0; None for a blank question or passage."""
     whole = parsed_json(read_document(path), str(path))
     count = 0
     for article in _list(whole, "data", str(path)):

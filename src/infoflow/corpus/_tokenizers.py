@@ -25,9 +25,6 @@ from infoflow.foundation import UserError, is_unspaced, read_only, writes_no_spa
 
 from ._plain_text import STOPS
 
-# Read a tokenizer from its files as saved, even if transformers has another class for the model's family.
-
-
 _FILE = "tokenizer.json"
 _PROBES = (
     "The old cat, e.g. Tom's, sleeps: 3.14 km away!",
@@ -49,21 +46,13 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 
     transformers may choose a different class for a model's family than the saved one, and it may add its own rules to
     the vocabulary in `tokenizer.json`. So the result is compared with plain `tokenizer.json` on a few texts; if they
-    differ, the file wins.
-
-    Args:
-        source: A folder, or a name on the hub.
-        options: For transformers' `from_pretrained`.
+    differ, the file wins. The options are for transformers' `from_pretrained`.
     """
     if transformers.utils.cached_file(source, _FILE, **options, **_NO_ERRORS) is None:
-        chosen = (_named_class(source, options) or AutoTokenizer).from_pretrained(
-            source, trust_remote_code=False, **options
-        )
-        return (
-            _as_sentencepiece(chosen, source, options)
-            if type(chosen) is transformers.PreTrainedTokenizerFast
-            else chosen
-        )
+        family = _named_class(source, options) or AutoTokenizer
+        chosen = family.from_pretrained(source, trust_remote_code=False, **options)
+        generic = type(chosen) is transformers.PreTrainedTokenizerFast
+        return _as_sentencepiece(chosen, source, options) if generic else chosen
     try:
         chosen = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
     except Exception:  # a class that is unknown or cannot be built from these files
@@ -81,14 +70,7 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     return plain
 
 
-_NO_ERRORS = dict.fromkeys(
-    (
-        "_raise_exceptions_for_gated_repo",
-        "_raise_exceptions_for_missing_entries",
-        "_raise_exceptions_for_connection_errors",
-    ),
-    False,
-)
+_NO_ERRORS = {f"_raise_exceptions_for_{what}": False for what in ("gated_repo", "missing_entries", "connection_errors")}
 
 
 def _named_class(source: str | Path, options: dict[str, Any]) -> type[PreTrainedTokenizerBase] | None:
@@ -139,9 +121,6 @@ def _alike(chosen: PreTrainedTokenizerBase, plain: PreTrainedTokenizerBase) -> b
     return ids == expected
 
 
-# Tokenizer data for corrupting text and building models.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
     """Size and special ids of a tokenizer, without the tokenizer."""
@@ -173,7 +152,7 @@ class Vocabulary:
                 "Train one with infoflow, or add the missing special tokens to it."
             )
         pieces = tokenizer.get_vocab()
-        texts = _texts(pieces)
+        texts = {piece: text.decode(errors="ignore").lstrip("▁# ") for piece, text in _texts(pieces).items()}
         size = max(len(tokenizer), 1 + max(pieces.values(), default=-1))  # ids may have holes
         return cls(
             size=size,
@@ -183,11 +162,7 @@ class Vocabulary:
             mask=tokenizer.mask_token_id,
             special=tuple(sorted({*tokenizer.all_special_ids} | ({*range(size)} - {*pieces.values()}))),
             sentinels=_sentinels(pieces),
-            full_stops=tuple(
-                sorted(
-                    id for piece, id in pieces.items() if texts[piece].decode(errors="ignore").lstrip("▁# ") in STOPS
-                )
-            ),
+            full_stops=tuple(sorted(id for piece, id in pieces.items() if texts[piece] in STOPS)),
             continues=_continues(pieces, size, tokenizer.all_special_ids),
             ids=_Ids(tokenizer),
         )
@@ -309,9 +284,6 @@ def _first(*ids: int | None) -> int | None:
     return next((id for id in ids if id is not None), None)
 
 
-# Training and loading tokenizers.
-
-
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens of a trained tokenizer; their ids are 0..4, in this order."""
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS
@@ -354,10 +326,7 @@ def train_tokenizer(
     )
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
-        vocab_size=learned,
-        min_frequency=min_frequency,
-        special_tokens=list(SPECIAL_TOKENS),
-        show_progress=False,
+        vocab_size=learned, min_frequency=min_frequency, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() > learned:
@@ -367,21 +336,18 @@ def train_tokenizer(
         )
     marks = sentinel_names(sentinels)[::-1]
     tokenizer.add_special_tokens(marks)
+    return with_special_tokens(tokenizer, max_length, **({"extra_special_tokens": marks} if marks else {}))
+
+
+def with_special_tokens(tokenizer: Tokenizer, max_length: int, **more: Any) -> PreTrainedTokenizerFast:
+    """The tokenizer for transformers, with `SPECIAL_TOKENS`: `[CLS] x [SEP]`."""
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
         pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (CLS, SEP)],
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_max_length=max_length,
-        pad_token=PAD,
-        unk_token=UNK,
-        cls_token=CLS,
-        sep_token=SEP,
-        mask_token=MASK,
-        **({"extra_special_tokens": marks} if marks else {}),
-    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_TOKENS, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names, **more)
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:

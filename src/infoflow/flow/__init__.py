@@ -1,9 +1,9 @@
 """One pass over a corpus for any number of measures."""
 
-from ._corruption import cannot_hide
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
 from ._forward import attention_size, check_finite, cut_to_budget, forward, query_block
+from ._input import Row, cannot_hide
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Failure, Failures, NothingToRead, Origin, describe_measure
 from ._measure import Intervention as Intervention
@@ -11,11 +11,10 @@ from ._measure import Measure as Measure
 from ._measure import PairMeasure as PairMeasure
 from ._measure import PassOptions as PassOptions
 from ._measure import SampleMeasure as SampleMeasure
-from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata
+from ._occurrences import Occurrences, RankStrata, Tag
 from ._own_measures import given_measures, load_measures, measure_of
 from ._pass import SampleKey
 from ._reader import Reader as Reader
-from ._rows import Row
 from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare, compare_samples, match_words, measure
 from ._runner import collect as collect
 from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, PaddedBatch, Regime, SampleFacts

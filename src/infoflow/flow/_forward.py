@@ -25,13 +25,9 @@ def attention_size(heads: int, tokens: int) -> int:
 def cut_to_budget(
     batches: Iterable[np.ndarray], longest: Callable[[np.ndarray], int], heads: int, budget: float
 ) -> list[np.ndarray]:
-    """Cut batches so that the attention weights of each fit into `budget` bytes; a batch keeps at least one text.
+    """Cut batches of rows so that the attention weights of each fit into `budget` bytes; at least one text is kept.
 
-    Args:
-        batches: Rows of texts.
-        longest: Function that returns the number of tokens in the longest of some rows.
-        heads: Heads whose weights are held at the same time.
-        budget: Bytes.
+    `longest` returns the tokens in the longest of some rows; the weights of `heads` heads are held at the same time.
     """
     found = []
     for rows in batches:
@@ -75,13 +71,7 @@ def forward(model: Model, batch: PaddedBatch) -> None:
 
 
 def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch) -> None:
-    """Name the layer and the sentence in which a model's states become non-finite.
-
-    Args:
-        model: The model that ran.
-        hidden: Its states by stack, from `tap`.
-        batch: The batch that it read.
-    """
+    """Name the layer and the sentence in which a model's states, by stack as from `tap`, become non-finite."""
     for stack, states in hidden.items():
         if bool(torch.isfinite(states[-1].sum())):
             continue

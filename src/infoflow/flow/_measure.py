@@ -247,9 +247,6 @@ def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
     return {"measure": type(measure).__qualname__, "version": version, **code, **settings}
 
 
-# Isolates failures: a measure that fails on a model loses only its own table.
-
-
 # Exception types differ between libraries (Arrow, safetensors, torch), and some errors are known only by their text.
 _OF_THE_MACHINE = (
     "out of memory",
@@ -280,12 +277,7 @@ class Failure:
 
 
 class Failures:
-    """Failures of measures on one model, by table.
-
-    Args:
-        model: The model's name.
-        keep_going: Whether a failure is reported and the other measures continue; otherwise it is raised.
-    """
+    """Failures of measures on one model, by table; with `keep_going` they are reported, otherwise raised."""
 
     def __init__(self, model: str, keep_going: bool) -> None:
         self.keep_going = keep_going

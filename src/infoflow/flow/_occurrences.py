@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,9 +31,6 @@ class Occurrences:
 
     def take(self, index: np.ndarray) -> "Occurrences":
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
-
-
-# Tags of sampled words: any per-word column of the corpus, as codes.
 
 
 NO_TAG = -1
@@ -100,67 +96,29 @@ def _tag(column: Iterable[list[str]], whole: Iterable[list[str]], of_row: np.nda
     return Tag(codes=codes[place], names=names)
 
 
-# Additional occurrences in a sample, so that frequent tokens do not crowd out rare ones.
-
-
 OUTSIDE = -1
-
-
-@runtime_checkable
-class Strata(Protocol):
-    """Classes of token types by frequency rank, each sampled up to the same number of occurrences."""
-
-    @property
-    def size(self) -> int:
-        """Maximum number of occurrences of each stratum."""
-        ...
-
-    @property
-    def num(self) -> int:
-        """Number of strata."""
-        ...
-
-    def of(self, ranks: np.ndarray) -> np.ndarray:
-        """The stratum of each frequency rank (1 = most frequent; 0: unknown), or `OUTSIDE` without one."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankStrata:
-    """Half-open bins of frequency rank: [edges[i], edges[i+1]), `per_bin` occurrences of each."""
+    """Half-open bins of frequency rank: [edges[i], edges[i+1]), up to `per_bin` occurrences of each."""
 
     edges: tuple[int, ...]
     per_bin: int
 
-    @property
-    def size(self) -> int:
-        return self.per_bin
+    @classmethod
+    def of_types(cls, num_types: int, per_type: int) -> "RankStrata":
+        """The `num_types` most frequent token types, up to `per_type` occurrences of each."""
+        return cls(edges=tuple(range(1, num_types + 2)), per_bin=per_type)
 
     @property
     def num(self) -> int:
+        """Number of bins."""
         return len(self.edges) - 1
 
     def of(self, ranks: np.ndarray) -> np.ndarray:
+        """The bin of each frequency rank (1 = most frequent; 0: unknown), or `OUTSIDE` without one."""
         return rank_bins(ranks, self.edges)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TypeStrata:
-    """The `num_types` most frequent token types, `per_type` occurrences of each."""
-
-    num_types: int
-    per_type: int
-
-    @property
-    def size(self) -> int:
-        return self.per_type
-
-    @property
-    def num(self) -> int:
-        return self.num_types
-
-    def of(self, ranks: np.ndarray) -> np.ndarray:
-        return rank_bins(ranks, tuple(range(1, self.num_types + 2)))
 
 
 def rank_bins(ranks: np.ndarray, edges: tuple[int, ...]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -27,9 +27,6 @@ from ._distributed import agree
 from ._measure import AbstractMeasure, Measure, Origin, PairMeasure, describe_measure
 from ._runner import accepted_measures
 from ._sample import Activations, Need
-
-# Makes a streaming measure from a function; it handles sums, bootstrap blocks and merging.
-
 
 # B sentence, T token (padded), H head
 
@@ -156,9 +153,6 @@ def _given(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-# The user's own measures, from a Python file or as Python objects.
-
-
 _EXAMPLE = 'Write MINE = infoflow.measure_of(lambda states: states.norm(dim=-1), name="state_norm").'
 _KEYS = {column.name for column in KEYS}
 
@@ -170,14 +164,11 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
     file defines but does not instantiate, if it needs no arguments.
 
     **The file's code is executed**: name only files you trust. Results are keyed by the text of the file: a changed
-    file is measured again, but changes in its imports are not noticed.
-
-    Args:
-        path: The file.
-        taken: Table names that its measures must not use.
+    file is measured again, but changes in its imports are not noticed. Its measures must not use the `taken` names.
     """
     module, path = own_module(path, "measures")
-    found = list(_measures_in(vars(module).values()))
+    values = [value if isinstance(value, list | tuple) else [value] for value in vars(module).values()]
+    found = [one for value in values for one in value if isinstance(one, AbstractMeasure)]
     found += _made(module, path, {type(one) for one in found})
     found = [one for index, one in enumerate(found) if not any(one is other for other in found[:index])]
     if not found:
@@ -193,23 +184,12 @@ def given_measures(measures: Any, taken: Collection[str] = ()) -> list[AbstractM
     return _marked(measures, Origin(None, agree(uuid4().hex)), "measures", taken)
 
 
-def _measures_in(values: Any) -> Iterator[AbstractMeasure]:
-    for value in values:
-        if isinstance(value, AbstractMeasure):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (each for each in value if isinstance(each, AbstractMeasure))
-
-
 def _made(module: ModuleType, path: Path, made: set[type]) -> list[AbstractMeasure]:
     """An instance of each measure class that the file defines, except base classes of others."""
-    known = dict.fromkeys(value for value in vars(module).values() if _is_measure_of(value, module))
+    classes = (value for value in vars(module).values() if isinstance(value, type))
+    known = {one: None for one in classes if issubclass(one, AbstractMeasure) and one.__module__ == module.__name__}
     own = [one for one in known if not any(issubclass(other, one) for other in [*made, *(known.keys() - {one})])]
     return [_instance(one, path) for one in own]
-
-
-def _is_measure_of(value: Any, module: ModuleType) -> bool:
-    return isinstance(value, type) and issubclass(value, AbstractMeasure) and value.__module__ == module.__name__
 
 
 def _instance(kind: type[AbstractMeasure], path: Path) -> AbstractMeasure:

@@ -28,7 +28,7 @@ from ._measure import (
     PassOptions,
     SampleMeasure,
 )
-from ._occurrences import RankStrata, TypeStrata, read_tags
+from ._occurrences import read_tags
 from ._reader import Reader
 from ._sample import Activations, Need, PaddedBatch, Regime, SampleFacts, SampleRequest, TokenSample
 from ._selection import SampleFiller, select_occurrences, within_budget
@@ -75,7 +75,10 @@ class Pass:
         for measure in self.streaming:
             with self._failures.of(measure):
                 measure.prepare(self.reader)
-        self._draws_of = {id(measure): self._draws_wanted(measure) for measure in self.streaming}
+        self._draws_of = {
+            id(measure): 1 if measure.regime == "clean" else min(_MAX_DRAWS, measure.draws(self.reader))
+            for measure in self.streaming
+        }
         self.fillers = self._make_fillers()
 
     def _runs_decoder(self, corpus: Corpus) -> bool:
@@ -97,36 +100,27 @@ class Pass:
             and (trained.one_vocabulary or not trained.needs_translation)
         )
 
-    def _requests(self, regime: Regime) -> list[SampleRequest]:
-        return [measure.request for measure in self.sampling if measure.regime == regime]
-
     def _prepare_noise(self) -> None:
         noisy = [measure for measure in [*self.streaming, *self.sampling] if measure.regime == "training"]
         if noisy:
             asked = [each.top_types if isinstance(each, Measure) else each.request.top_types for each in noisy]
             self.reader.use_training_noise(max(types or _TYPES for types in asked))
 
-    def _draws_wanted(self, measure: Measure) -> int:
-        return 1 if measure.regime == "clean" else min(_MAX_DRAWS, measure.draws(self.reader))
-
     def _make_fillers(self) -> dict[SampleKey, SampleFiller]:
         fillers: dict[SampleKey, SampleFiller] = {}
         for regime in ("clean", "training"):
-            requests = self._requests(regime)
-            for stack in self._sampled_stacks(regime) if requests else []:
+            requests = [measure.request for measure in self.sampling if measure.regime == regime]
+            both = regime == "clean" and self.options.decoder_states and self.reader.has_target
+            stacks = [self.reader.source_stack, *(["decoder"] if both else [])]
+            for stack in stacks if requests else []:
                 fillers[stack, regime] = self._make_filler(stack, regime, requests)
         return fillers
-
-    def _sampled_stacks(self, regime: Regime) -> list[str]:
-        source = self.reader.source_stack
-        both = regime == "clean" and self.options.decoder_states and self.reader.has_target
-        return [source, "decoder"] if both else [source]
 
     def _make_filler(self, stack: str, regime: Regime, requests: Sequence[SampleRequest]) -> SampleFiller:
         layers = self.model.anatomy.stack(stack)
         num_states = len(layers.layers) + 1
         num = max([request.occurrences for request in requests if request.strata is None], default=0)
-        strata: list[RankStrata | TypeStrata] = [each.strata for each in requests if each.strata is not None]
+        strata = [each.strata for each in requests if each.strata is not None]
         draws = 1 if regime == "clean" else min(_MAX_DRAWS, self.reader.draws_for(num))
         occurrences = select_occurrences(self.reader, stack, regime, num, draws, strata)
         affordable = self.options.sample_bytes // (num_states * layers.width * 4)
@@ -185,10 +179,6 @@ class Pass:
                     if block is not None:
                         self._run_by_blocks(needs - {"attention"}, regime, draw, rows, block, progress)
 
-    @property
-    def _token_budget(self) -> int:
-        return int(min(self.options.tokens_per_batch, _CPU_TOKENS * _small_batches(self.model)))
-
     def _batches(self, regime: Regime, draw: int) -> list[np.ndarray]:
         """Batches under the token budget, and under a byte budget if attention weights are held.
 
@@ -196,7 +186,8 @@ class Pass:
         """
         reads_all = regime == "clean" or any(m.regime == regime and not m.only_replaced for m in self.streaming)
         rows = self.reader.rows if reads_all else self._rows_with_noise(draw)
-        batches = self.reader.batches(self._token_budget, rows)
+        token_budget = int(min(self.options.tokens_per_batch, _CPU_TOKENS * _small_batches(self.model)))
+        batches = self.reader.batches(token_budget, rows)
         if "attention" not in self._needs(regime):
             return batches
         attention_bytes = min(self.options.attention_bytes, _CPU_ATTENTION_BYTES * _small_batches(self.model))

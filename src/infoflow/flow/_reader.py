@@ -23,11 +23,20 @@ from infoflow.corpus import (
 )
 from infoflow.foundation import UserError, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
-from infoflow.objectives import AbstractObjective, Corrupted
+from infoflow.objectives import AbstractObjective, Corrupted, MaskedLM
 
-from ._corruption import PROBED_SHARE, NoisySentence, ProbingNoise, corrupt_text, corruption_of, symbol_ids
+from ._input import (
+    PROBED_SHARE,
+    NoisySentence,
+    ProbingNoise,
+    Row,
+    clean_row,
+    corrupt_text,
+    padded_stream,
+    ranks_of,
+    symbol_ids,
+)
 from ._occurrences import tagged_words
-from ._rows import Row, clean_row, padded_stream, ranks_of
 from ._sample import NO_LABEL, PaddedBatch, Regime
 
 _NOISY_SENTENCES = 1 << 18
@@ -59,14 +68,16 @@ class Reader:
         if len(corpus) == 0:
             raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
         self.model, self.corpus, self.seed = model, corpus, seed
-        self._corruption = corruption_of(corruption)
+        self._corruption = (corruption or MaskedLM()).on_text()  # if its training is unknown, a masked LM's
         self.decoder_side: Side = decoder_side
         self.source_stack = model.anatomy.reads.name
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
         self._source = corpus.encode(tokenizer, side="text", max_length=longest)
         _check_vocabulary(self._source, model.module, model.name)
-        self._target = self._encode_target(max_length) if decoder else None
-        if self._target is not None:
+        self._target = None
+        if decoder:
+            longest = max_length if model.max_target_tokens is None else min(max_length, model.max_target_tokens)
+            self._target = corpus.encode(self.tokenizer("decoder"), side=decoder_side, max_length=longest)
             _check_vocabulary(self._target, model.module.get_decoder(), f"the decoder of {model.name}")
         if not (self._shorter > 0).any():
             raise UserError(f"No sentence of {corpus.name} has a token for {model.name}: there is nothing to measure.")
@@ -84,11 +95,6 @@ class Reader:
     def tokenizer_digest(self, stack: str) -> str:
         """Digest of everything that determines the stack's tokenization."""
         return tokenizer_digest(self.tokenizer(stack))
-
-    def _encode_target(self, max_length: int) -> Encoded:
-        limit = self.model.max_target_tokens
-        longest = max_length if limit is None else min(max_length, limit)
-        return self.corpus.encode(self.tokenizer("decoder"), side=self.decoder_side, max_length=longest)
 
     @property
     def has_target(self) -> bool:
@@ -215,11 +221,9 @@ class Reader:
         return rows[[self._noisy(row, draw).replaces for row in rows.tolist()]]
 
     def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The batches (indices of `rows`) unchanged, or split by length if padding affects the model's results.
+        """The batches unchanged, or split by length if padding affects the model's results.
 
-        Args:
-            rows: Rows of the corpus, repeated as often as they are read.
-            batches: Indices of `rows`.
+        A batch has indices of `rows`, the rows of the corpus, repeated as often as they are read.
         """
         if self.model.pads:
             return list(batches)
@@ -258,17 +262,17 @@ class Reader:
             counted = np.append(self._wanted[row], False)[self._source.words(row)]  # −1: no word
         if regime == "training":
             noisy = self._noisy(row, draw)
-            return {
-                self.source_stack: Row(
-                    tokens=noisy.inputs,
-                    clean=tokens,
-                    labels=np.where(counted, noisy.labels, NO_LABEL),
-                    special=special,
-                    words=words,
-                    counted=counted,
-                    probes=noisy.probes[counted[noisy.probes]],
-                )
-            }
+            inputs, labels = noisy.tokens
+            corrupted = Row(
+                tokens=inputs,
+                clean=tokens,
+                labels=np.where(counted, labels, NO_LABEL),
+                special=special,
+                words=words,
+                counted=counted,
+                probes=noisy.probes[counted[noisy.probes]],
+            )
+            return {self.source_stack: corrupted}
         labels = np.full(len(tokens), NO_LABEL)
         if self.source_stack == "decoder":
             labels[:-1] = np.where((tokens[1:] < self.model.num_outputs) & counted[1:], tokens[1:], NO_LABEL)
@@ -337,11 +341,7 @@ class Reader:
         return self.model.pad_token_id if pad is None else pad
 
     def padded(self, rows: np.ndarray, regime: Regime = "clean", draw: int = 0) -> PaddedBatch:
-        """The sentences `rows` as right-padded tensors.
-
-        Raises:
-            UserError: Padding affects the model's results, and the sentences differ in length (see `even`).
-        """
+        """The sentences `rows` as right-padded tensors; of one length if padding affects results (see `even`)."""
         sentences = [self.sentence_rows(int(row), regime, draw) for row in rows]
         streams = {
             stack: padded_stream([sentence[stack] for sentence in sentences], self._pad(stack))

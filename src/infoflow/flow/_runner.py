@@ -33,9 +33,6 @@ from ._measure import (
 from ._pass import Pass, SampleKey
 from ._sample import Regime, SampleRequest, TokenSample
 
-# Inputs that `measure` and `compare` accept in place of loaded models, loaded corpora and lists of measures.
-
-
 Measures = Sequence[AbstractMeasure] | AbstractMeasure
 
 
@@ -72,9 +69,6 @@ def accepted_measures(measures: Any) -> Sequence[AbstractMeasure]:
     measures = [measures] if isinstance(measures, AbstractMeasure) else measures
     check_measures(measures)
     return measures
-
-
-# `measure`: any number of measures in one pass over a corpus.
 
 
 Tables = dict[str, pd.DataFrame]
@@ -232,9 +226,6 @@ def _tables(measures: Sequence[AbstractMeasure], computed: dict[int, list[pd.Dat
     return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}
 
 
-# `compare`: two or more models on the same words.
-
-
 MODEL = Column("model", "string", "", "name of the model")
 """The key column of tables of one model."""
 
@@ -275,24 +266,18 @@ def compare(
     if len({tokenizer_digest(model.require_tokenizer()) for model in models}) > 1:
         options = replace(options, white_space_words=True)
     with scratch_folder() as folder, current_display().progress("Comparing models", len(models) + 1) as progress:
-        measured = []
+        measured: list[Measured] = []
+        tables: dict[str, list[pd.DataFrame]] = {}
         for index, model in enumerate(models):
             measured.append(collect(model, corpus, measures, folder / str(index), options))
+            for name, frame in measured[-1].tables.items():
+                tables.setdefault(name, []).append(frame.assign(model=model.name)[["model", *frame.columns]])
             progress.advance(1)
-        tables = _stack_tables(models, measured)
         for (i, a), (j, b) in combinations(enumerate(models), 2):
             named = {"model_a": a.name, "model_b": b.name}
             for name, frame in compare_samples(pairs, measured[i].samples, measured[j].samples).items():
                 tables.setdefault(name, []).append(frame.assign(**named)[[*named, *frame.columns]])
     return known({name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}, measures)
-
-
-def _stack_tables(models: Sequence[Model], measured: Sequence[Measured]) -> dict[str, list[pd.DataFrame]]:
-    tables: dict[str, list[pd.DataFrame]] = {}
-    for model, result in zip(models, measured, strict=True):
-        for name, frame in result.tables.items():
-            tables.setdefault(name, []).append(frame.assign(model=model.name)[["model", *frame.columns]])
-    return tables
 
 
 def compare_samples(
@@ -313,13 +298,7 @@ def text_sample(samples: dict[SampleKey, TokenSample], regime: Regime = "clean")
 
 
 def match_words(first: TokenSample, second: TokenSample, words: str = "token") -> tuple[TokenSample, TokenSample]:
-    """Both samples restricted to their common occurrences, in the first one's order.
-
-    Args:
-        first: The first model's sample.
-        second: The second model's sample.
-        words: Unit of matching, see `PairMeasure.words`.
-    """
+    """Both samples restricted to their common occurrences, in the first one's order; `words` as in `PairMeasure`."""
     same_tokens = words == "token" and first.facts.tokenizer == second.facts.tokenizer
     if not same_tokens:
         first, second = (_in_words(sample, "last" if words == "token" else words) for sample in (first, second))

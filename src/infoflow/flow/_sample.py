@@ -18,10 +18,7 @@ from infoflow.foundation import UserError, block_of
 from infoflow.models import Model, keys_stack
 from infoflow.results import Column
 
-from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata, first_of_each, rank_bins
-
-# The activations of a model on one batch, computed once and shared by all measures.
-
+from ._occurrences import Occurrences, RankStrata, Tag, first_of_each, rank_bins
 
 Need = Literal["hidden", "attention", "heads"]
 """What a measure needs from a pass: states, attention weights, or the outputs of heads."""
@@ -142,7 +139,6 @@ STATES = "states.npy"
 _OCCURRENCES, _TYPES, _TAGS, _FACTS = "occurrences.npz", "types.npz", "tags.npz", "facts.json"
 _OF_TYPES = ("frequencies", "ranks")
 
-
 SAMPLE_COLUMNS = (
     Column("tokens_requested", "int64", "tokens", "requested size of the sample, or all tokens of a shorter text"),
     Column("tokens_kept", "int64", "tokens", "number of these that fit the byte budget of the sample (sample_bytes)"),
@@ -158,7 +154,7 @@ class SampleRequest:
     """Maximum number of tokens; a small corpus or byte budget yields fewer."""
     top_types: int | None = None
     """Regime "training" draws the replacements among this many most frequent types."""
-    strata: RankStrata | TypeStrata | None = None
+    strata: RankStrata | None = None
     """Strata whose occurrences are served instead of `occurrences` random ones."""
 
 
@@ -223,10 +219,7 @@ class TokenSample:
         """The columns of `SAMPLE_COLUMNS` for a measure with this request; of two samples the smaller counts."""
         kept = len(self) if self.facts.uniform is None else self.facts.uniform
         selected = kept if self.facts.selected is None else self.facts.selected
-        found = {
-            "tokens_requested": min(request.occurrences, selected),
-            "tokens_kept": min(request.occurrences, kept),
-        }
+        found = {"tokens_requested": min(request.occurrences, selected), "tokens_kept": min(request.occurrences, kept)}
         return found if other is None else min(found, other.sizes(request), key=lambda sizes: sizes["tokens_kept"])
 
     def save(self, folder: Path) -> None:
@@ -261,7 +254,7 @@ class TokenSample:
             plain = self if uniform is None else self.take(np.flatnonzero(self._rows < uniform))
             return plain.first(request.occurrences)
         strata = request.strata.of(self.ranks)
-        return self.take(np.flatnonzero(first_of_each(strata, request.strata.size)))
+        return self.take(np.flatnonzero(first_of_each(strata, request.strata.per_bin)))
 
     @property
     def ranks(self) -> np.ndarray:
@@ -278,7 +271,21 @@ class TokenSample:
         States are those of the first or last token, or their mean; everything else is the first token's. With a slow
         tokenizer, which does not report words, tokens replace words.
         """
-        return merged(self, merge)
+        if merge not in MERGES:
+            raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge}.')
+        at = self.occurrences
+        if len(self) == 0 or (at.word == NOT_A_WORD).all():
+            return self
+        rows = np.flatnonzero(at.word != NOT_A_WORD)
+        keys = np.stack([at.draw[rows], at.sentence[rows], at.word[rows]])
+        order = np.lexsort((at.subword[rows], *keys))
+        rows, keys = rows[order], keys[:, order]
+        starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
+        groups = [group for group in np.split(rows, starts[1:]) if len(group) == at.subwords[group[0]]]
+        groups.sort(key=lambda group: int(group.min()))
+        if merge != "mean":
+            return self.take(np.array([group[0 if merge == "first" else -1] for group in groups], dtype=np.int64))
+        return WordSample(self, np.array([group[0] for group in groups], dtype=np.int64), groups)
 
 
 class WordSample(TokenSample):
@@ -307,23 +314,3 @@ class WordSample(TokenSample):
     def take(self, index: np.ndarray) -> "WordSample":
         index = np.arange(len(self))[index]
         return WordSample(self._tokens, self._first[index], [self._parts[i] for i in index])
-
-
-def merged(sample: TokenSample, merge: str) -> TokenSample:
-    """The mean or selected states of words, from the states of their tokens; see `TokenSample.words`."""
-    if merge not in MERGES:
-        raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge}.')
-    at = sample.occurrences
-    if len(sample) == 0 or (at.word == NOT_A_WORD).all():
-        return sample
-    rows = np.flatnonzero(at.word != NOT_A_WORD)
-    keys = np.stack([at.draw[rows], at.sentence[rows], at.word[rows]])
-    order = np.lexsort((at.subword[rows], *keys))
-    rows, keys = rows[order], keys[:, order]
-    starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
-    groups = np.split(rows, starts[1:])
-    groups = [group for group in groups if len(group) == at.subwords[group[0]]]
-    groups.sort(key=lambda group: int(group.min()))
-    if merge != "mean":
-        return sample.take(np.array([group[0 if merge == "first" else -1] for group in groups], dtype=np.int64))
-    return WordSample(sample, np.array([group[0] for group in groups], dtype=np.int64), groups)

@@ -1,7 +1,8 @@
 """The occurrences of the token sample, chosen from tokens alone, and the file that takes their states."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,51 +11,46 @@ import torch
 from infoflow.corpus import NOT_A_WORD
 from infoflow.foundation import hash64_array, reserve_space
 
-from ._occurrences import Occurrences, Strata, Tag, first_of_each
+from ._input import Row
+from ._occurrences import Occurrences, RankStrata, Tag, first_of_each
 from ._reader import Reader
-from ._rows import Row
 from ._sample import STATES, Activations, PaddedBatch, Regime, SampleFacts, TokenSample
 
+_COLUMNS = tuple(field.name for field in fields(Occurrences))
 _BUFFERED_ROWS = 20_000  # sentences between two prunings: bounds memory on any corpus
 
 
 def select_occurrences(
-    reader: Reader, stack: str, regime: Regime, num: int, draws: int = 1, strata: Sequence[Strata] = ()
+    reader: Reader, stack: str, regime: Regime, num: int, draws: int = 1, strata: Sequence[RankStrata] = ()
 ) -> Occurrences:
     """The `num` occurrences with the lowest hash of (seed, sentence id, word, draw), in that order.
 
     Those with the lowest hashes of each stratum that are not among these already come next, in the same order. Hashing
     the word, not the token, makes models with different tokenizers sample the same words.
     """
-    wanted = _Wanted(num, reader.seed, reader.ranks[stack], tuple(strata))
-    kept, buffer = _empty(), []
+    lowest = partial(_lowest, num=num, seed=reader.seed, ranks=reader.ranks[stack], strata=strata)
+    kept, buffer = np.empty((len(_COLUMNS), 0), dtype=np.int64), []
     for draw in range(draws):
         for row in reader.rows.tolist():
             sentence = reader.sentence_rows(row, regime, draw)[stack]
             if len(sentence.probes):
                 buffer.append(_columns(reader, row, sentence, draw))
             if len(buffer) == _BUFFERED_ROWS:
-                kept, buffer = _lowest([kept, *buffer], wanted), []
-    return _named(_lowest([kept, *buffer], wanted))
+                kept, buffer = lowest([kept, *buffer]), []
+    return Occurrences(**dict(zip(_COLUMNS, lowest([kept, *buffer]), strict=True)))
 
 
 def within_budget(
-    occurrences: Occurrences, ranks: np.ndarray, num: int, strata: Sequence[Strata], affordable: int
+    occurrences: Occurrences, ranks: np.ndarray, num: int, strata: Sequence[RankStrata], affordable: int
 ) -> tuple[Occurrences, int]:
-    """The affordable part of the selected occurrences, with the same share of the plain sample and of every stratum.
+    """At most `affordable` of the selected occurrences, with the same share of the plain sample and of every stratum.
 
-    Args:
-        occurrences: Result of `select_occurrences`.
-        ranks: Frequency rank of each token id.
-        num: Requested size of the plain sample.
-        strata: The requested strata.
-        affordable: Maximum number of occurrences.
-
-    Returns:
-        The remaining occurrences, in the same order, and the number of leading ones that form the plain sample.
+    Those that remain are in the same order; the second result is how many of the first ones form the plain sample.
     """
     of_rank, num = ranks[occurrences.token], min(num, len(occurrences))
-    classes = [(of, min(each.size, _largest(of))) for each in strata for of in [each.of(of_rank)]]
+    bins = [each.of(of_rank) for each in strata]
+    largest = [int(np.bincount(of[of >= 0], minlength=1).max()) for of in bins]
+    classes = [(of, min(each.per_bin, most)) for of, each, most in zip(bins, strata, largest, strict=True)]
 
     def kept(share: float) -> np.ndarray:
         chosen = np.arange(len(occurrences)) < int(share * num)
@@ -69,18 +65,6 @@ def within_budget(
         middle = (low + high) / 2
         low, high = (middle, high) if kept(middle).sum() <= affordable else (low, middle)
     return occurrences.take(kept(low)), int(low * num)
-
-
-def _largest(classes: np.ndarray) -> int:
-    return int(np.bincount(classes[classes >= 0], minlength=1).max())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Wanted:
-    num: int
-    seed: int
-    ranks: np.ndarray
-    strata: tuple[Strata, ...]
 
 
 def _columns(reader: Reader, row: int, sentence: Row, draw: int) -> np.ndarray:
@@ -120,26 +104,20 @@ def _words(sentence: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return subword, subwords[of_word], types[of_word].view(np.int64)
 
 
-def _lowest(parts: list[np.ndarray], wanted: _Wanted) -> np.ndarray:
+def _lowest(
+    parts: list[np.ndarray], num: int, seed: int, ranks: np.ndarray, strata: Sequence[RankStrata]
+) -> np.ndarray:
+    """The columns of the occurrences to keep, in their order."""
     table = np.concatenate(parts, axis=1)
     sentence, _, position, token, _, _, _, word, draw, *_ = table
     place = np.where(word == NOT_A_WORD, position, word)  # slow tokenizers do not report words
     # Position breaks ties of 64-bit hashes, so that the order never depends on batches or shards.
-    hashes = hash64_array(("token-sample", wanted.seed), sentence, place, draw)
+    hashes = hash64_array(("token-sample", seed), sentence, place, draw)
     order = np.lexsort((position, sentence, draw, hashes))
-    ranks = wanted.ranks[token[order]]
-    kept = np.arange(len(order)) < wanted.num
-    for strata in wanted.strata:
-        kept |= first_of_each(strata.of(ranks), strata.size)
+    kept = np.arange(len(order)) < num
+    for each in strata:
+        kept |= first_of_each(each.of(ranks[token[order]]), each.per_bin)
     return table[:, order[kept]]
-
-
-def _empty() -> np.ndarray:
-    return np.empty((len(Occurrences.__dataclass_fields__), 0), dtype=np.int64)
-
-
-def _named(table: np.ndarray) -> Occurrences:
-    return Occurrences(**dict(zip(Occurrences.__dataclass_fields__, table, strict=True)))
 
 
 class SampleFiller:
@@ -172,8 +150,7 @@ class SampleFiller:
         position = torch.from_numpy(self.occurrences.position[index])
         at = torch.from_numpy(sentence)
         for layer, states in enumerate(activations.hidden[self.facts.stack]):
-            picked = states[at, position].float().cpu().numpy()
-            self._states[layer, index] = picked
+            self._states[layer, index] = states[at, position].float().cpu().numpy()
         self.filled[index] = True
 
     def _find(self, rows: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,19 @@ from ._losses import pad_rows as pad_rows
 from ._losses import sequence_losses as sequence_losses
 from ._model import Model as Model
 from ._model import Task, feed_forward_outputs, module_outputs
-from ._modules import FastLinear, argmax, argmin, evaluating, fast_linear, learning_parameters
+from ._modules import (
+    FastLinear,
+    argmax,
+    argmin,
+    evaluating,
+    fast_linear,
+    learning_parameters,
+    reading,
+    states_of,
+    states_read,
+    with_states,
+    without_remarks,
+)
 from ._own_models import (
     AbstractOwnModel,
     CausalBertConfig,
@@ -55,12 +67,10 @@ from ._rerun import (
     without_token,
 )
 from ._saved import save_model, save_tokenizers, save_weights
-from ._states import reading, states_of, states_read, with_states
 from ._tap import HeadCall, Tap, open_gates, tap
 from ._text_scores import (
     BleuStatistics,
     Numbers,
-    bleu,
     bleu_by_block,
     bleu_statistics,
     bleu_tokenizer,
@@ -73,5 +83,4 @@ from ._text_scores import (
     token_f1,
 )
 from ._tokenizers import TARGET_FOLDER, find_tokenizers
-from ._translate import Readout, as_model_writes, end_token, readout, translate, without_remarks, write_texts
-from ._weights import quiet_loading
+from ._translate import Readout, as_model_writes, end_token, readout, translate, write_texts

@@ -19,9 +19,6 @@ from ._first_pass import run_tiny, tiny_inputs
 from ._modules import evaluating
 from ._weights import check_finite
 
-# Metadata of an adapter folder from `peft`: the model that it belongs to, and its class.
-
-
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _PREFIX = "base_model.model."
@@ -116,9 +113,6 @@ def plain_name(key: str) -> str:
     return re.sub(r"\.(token_adapter\.)?(base_layer|original_module)\.", ".", key.removeprefix(_PREFIX))
 
 
-# Merge an adapter from `peft` into its model, so that the result computes the same as peft.
-
-
 _ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5}  # relative; 2e-2 in half precision
 
 
@@ -187,11 +181,6 @@ def _computed_without_bias(adapted: nn.Module) -> list[str]:
         for name, base in bases.items()
         if isinstance(base, nn.Linear) and base.bias is not None
     ]
-
-
-def supplied(folder: Path) -> set[str]:
-    """Names, in the adapted model, of weights that the adapter replaces completely."""
-    return {plain_name(key) for key in held_shapes(folder)}
 
 
 def _adapted(base: PreTrainedModel, folder: Path, held: set[str]) -> Any:

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from infoflow.foundation import shown_by
 
-# Regions of parameters: the rows or columns of a projection or one of its heads.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParameterSlice:
@@ -91,25 +89,8 @@ def _window(ranges: tuple[tuple[int, int], ...], start: int, stop: int) -> tuple
     return tuple(window)
 
 
-# Any model as stacks of layers of attention heads, and each of its parameters in one group.
-
-
-COMPONENTS = (
-    "embeddings",
-    "positions",
-    "segments",
-    "query",
-    "key",
-    "value",
-    "output",
-    "mlp_in",
-    "mlp_out",
-    "norm",
-    "head",
-    "pooler",
-    "adapter",
-    "other",
-)
+_LISTED = "embeddings positions segments query key value output mlp_in mlp_out norm head pooler adapter other"
+COMPONENTS = tuple(_LISTED.split())
 """Components: groups of a model's parameters."""
 
 

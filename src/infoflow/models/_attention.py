@@ -11,7 +11,7 @@ calls.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from infoflow._transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 from ._anatomy import OwnCode
-from ._attention_call import UNKNOWN, AttentionCall, attention_weights
+from ._attention_call import AttentionCall, attention_weights
 from ._own_attention import OwnCall, watching_own_attention
 
 IMPLEMENTATION = "infoflow"
 _BY_BLOCKS = "infoflow-blocks"  # the same, with a mask that is made for each block of queries
-
 
 Listener = Callable[[AttentionCall], AttentionCall]
 """Receives a call (its site not yet known) and returns it, edited or not."""
@@ -54,7 +53,6 @@ def _tapped_attention(
 ) -> tuple[Tensor, Tensor]:
     group = query.shape[1] // max(1, key.shape[1])  # a pruned layer may have no head
     whole = AttentionCall(
-        site=UNKNOWN,
         module=module,
         num_key_value_heads=key.shape[1],
         query=query,
@@ -91,26 +89,21 @@ def _blocks(whole: AttentionCall, mask: "Tensor | _MaskByRows | None") -> Iterat
         yield replace(whole, query=whole.query[:, :, rows], mask=own, position_bias=bias, start=start)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _MaskByRows:
     """A mask (B, 1, T, S) whose rows Transformers' own function makes when they are needed."""
 
-    arguments: Mapping[str, Any]
+    def __init__(self, **arguments: Any) -> None:
+        skips = dict.fromkeys(("allow_is_causal_skip", "allow_is_bidirectional_skip"), False)
+        self._arguments = {"q_offset": 0, **arguments, **skips}
 
     def rows(self, rows: slice) -> Tensor:
         """The mask for these queries, true where they may attend."""
         from transformers.masking_utils import sdpa_mask  # slow import
 
-        part = {"q_offset": self.arguments["q_offset"] + rows.start, "q_length": rows.stop - rows.start}
-        mask = sdpa_mask(**{**self.arguments, **part})
+        part = {"q_offset": self._arguments["q_offset"] + rows.start, "q_length": rows.stop - rows.start}
+        mask = sdpa_mask(**{**self._arguments, **part})
         assert mask is not None
         return mask
-
-
-def _mask_by_rows(**arguments: Any) -> _MaskByRows:
-    return _MaskByRows(
-        {"q_offset": 0, **arguments, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    )
 
 
 def attended(call: AttentionCall) -> AttentionCall:
@@ -132,7 +125,6 @@ def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
         query, key = seen.query, seen.key.repeat_interleave(seen.query.shape[1] // seen.key.shape[1], dim=1)
         mask = mask - (query @ key.mT) * code.scaling
     return AttentionCall(
-        site=UNKNOWN,
         module=seen.module,
         num_key_value_heads=seen.value.shape[1],
         query=query,
@@ -141,8 +133,6 @@ def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
         mask=mask,
         scaling=1.0 if code.scaling is None else code.scaling,
         dropout=seen.dropout,
-        position_bias=None,
-        softcap=None,
         weights=weights,
     )
 
@@ -182,7 +172,7 @@ def _register() -> None:
     """Register the tapped attention with transformers."""
     from transformers.masking_utils import eager_mask  # slow import
 
-    for name, mask in ((IMPLEMENTATION, eager_mask), (_BY_BLOCKS, _mask_by_rows)):
+    for name, mask in ((IMPLEMENTATION, eager_mask), (_BY_BLOCKS, _MaskByRows)):
         AttentionInterface.register(name, _tapped_attention)
         AttentionMaskInterface.register(name, mask)
 
@@ -227,11 +217,6 @@ def _implementations(module: nn.Module) -> list[tuple[PreTrainedConfig, str | No
     `set_attn_implementation` visits declared sub-configurations only and warns if a family fixes its choice; the tap
     must reach, and restore, exactly the objects that the attention modules read.
     """
-    configs = {
-        id(config): config for child in module.modules() if (config := getattr(child, "config", None)) is not None
-    }
-    return [
-        (config, config._attn_implementation_internal)
-        for config in configs.values()
-        if isinstance(config, PreTrainedConfig)
-    ]
+    found = (getattr(child, "config", None) for child in module.modules())
+    configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
+    return [(config, config._attn_implementation_internal) for config in configs.values()]

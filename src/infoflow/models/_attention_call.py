@@ -21,6 +21,9 @@ class Site:
     layer: int
 
 
+UNKNOWN = Site(stack="?", kind="?", layer=-1)
+
+
 class AtSite:
     """Base class of objects with a `site`, whose stack, kind and layer become attributes."""
 
@@ -81,7 +84,7 @@ class AttentionCall(AtSite):
     To edit a call, return `call.edited(...)` from `on_attention`.
     """
 
-    site: Site
+    site: Site = UNKNOWN
     module: nn.Module
     num_key_value_heads: int
     query: Tensor | None
@@ -90,8 +93,8 @@ class AttentionCall(AtSite):
     mask: Tensor | None
     scaling: float
     dropout: float
-    position_bias: Tensor | None
-    softcap: float | None
+    position_bias: Tensor | None = None
+    softcap: float | None = None
     weights: Tensor
     replaced_context: Tensor | None = None
     others: OtherKeys | None = None
@@ -165,35 +168,3 @@ def _scores(call: AttentionCall) -> Tensor:
     if call.mask is not None:
         scores = scores + call.mask
     return scores
-
-
-UNKNOWN = Site(stack="?", kind="?", layer=-1)
-
-
-def unplaced_call(
-    module: nn.Module,
-    heads: tuple[Tensor, Tensor, Tensor],
-    *,
-    mask: Tensor,
-    scaling: float,
-    dropout: float,
-    position_bias: Tensor | None = None,
-    others: OtherKeys | None = None,
-) -> AttentionCall:
-    """A call of queries, keys and values (B, H, T, d), without site and weights."""
-    query, key, value = heads
-    return AttentionCall(
-        site=UNKNOWN,
-        module=module,
-        num_key_value_heads=key.shape[1],
-        query=query,
-        key=key,
-        value=value,
-        mask=mask,
-        scaling=scaling,
-        dropout=dropout,
-        position_bias=position_bias,
-        softcap=None,
-        weights=query,
-        others=others,
-    )

@@ -1,6 +1,6 @@
 """Local attention of Longformer, LED and LongT5, computed as one masked softmax through the attention function."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -52,20 +52,18 @@ def compute_densely(module: nn.Module) -> None:
             child.__class__ = _dense()[type(child)]
             child.dilation = int(getattr(getattr(module, "config", None), DILATION, 1))  # type: ignore
         if isinstance(child, LongformerModel | LEDEncoder):
-            child._pad_to_window_size = _AsItIs(bool(getattr(child.config, FIRST_IS_GLOBAL, False)))  # type: ignore
+            first = bool(getattr(child.config, FIRST_IS_GLOBAL, False))
+            child._pad_to_window_size = partial(_as_it_is, first_is_global=first)  # type: ignore
 
 
-class _AsItIs:
+def _as_it_is(
+    attention_mask: Tensor, pad_token_id: int | None, first_is_global: bool, **inputs: Any
+) -> tuple[Any, ...]:
     """Stands in for padding to whole windows; it only makes the first token global if configured."""
-
-    def __init__(self, first_is_global: bool) -> None:
-        self.first_is_global = first_is_global
-
-    def __call__(self, attention_mask: Tensor, pad_token_id: int | None, **inputs: Any) -> tuple[Any, ...]:
-        if self.first_is_global and not bool((attention_mask > 1).any()):
-            attention_mask = attention_mask + first_tokens(attention_mask)  # 2 is a global token
-        rest = [inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs]
-        return (0, inputs["input_ids"], attention_mask, *rest, inputs["inputs_embeds"])
+    if first_is_global and not bool((attention_mask > 1).any()):
+        attention_mask = attention_mask + first_tokens(attention_mask)  # 2 is a global token
+    rest = [inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs]
+    return (0, inputs["input_ids"], attention_mask, *rest, inputs["inputs_embeds"])
 
 
 def first_tokens(attention_mask: Tensor) -> Tensor:

@@ -105,11 +105,10 @@ def _before_publishing(facts: Mapping[str, Any]) -> list[str]:
     """What the card's owner has to add."""
     names = {"license": "licence", "language": "language"}
     if missing := [word for name, word in names.items() if not facts.get(name)]:
-        what = f"{' and '.join(missing)} {'depends' if len(missing) == 1 else 'depend'}"
-        them = "it" if len(missing) == 1 else "them"
+        depend, them = ("depends", "it") if len(missing) == 1 else ("depend", "them")
         return [
-            f"The {what} on the text that the model was trained on: add {them} before you publish it "
-            f"([model cards]({_ADDRESS})).",
+            f"The {' and '.join(missing)} {depend} on the text that the model was trained on: add {them} before you "
+            f"publish it ([model cards]({_ADDRESS})).",
             "",
         ]
     return ["The licence is that of the text that the model was trained on: name its authors when you publish it.", ""]
@@ -168,7 +167,8 @@ def _example(auto: str, task: str, module: PreTrainedModel, tokenizer: Any, code
             f'model = {auto}.from_pretrained("."{trust})',
             "print(model(torch.tensor([[1, 2, 3]]))[0].shape)",
         ]
-    if any(str(one.model_type).startswith(_OWN) for one in (module.config, *_parts(module.config))):
+    parts = [module.config, *(getattr(module.config, name, None) for name in ("encoder", "decoder"))]
+    if any(str(getattr(one, "model_type", "")).startswith(_OWN) for one in parts):
         return [
             "from infoflow.models import load_model  # transformers does not know this class",
             'model = load_model(".")',
@@ -194,13 +194,6 @@ def _example(auto: str, task: str, module: PreTrainedModel, tokenizer: Any, code
         "token-classification": "print(model.config.id2label, model(**inputs).logits[0].argmax(-1))",
     }
     return [*head, inputs, last.get(task, "print(model(**inputs)[0].shape)")]
-
-
-def _parts(config: Any) -> list[Any]:
-    """Configurations of an encoder-decoder's two models."""
-    return [
-        getattr(config, name) for name in ("encoder", "decoder") if hasattr(getattr(config, name, None), "model_type")
-    ]
 
 
 def _start(task: str, tokenizer: Any) -> str:

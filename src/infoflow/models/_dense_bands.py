@@ -13,7 +13,7 @@ from transformers.models.longformer.modeling_longformer import LongformerSelfAtt
 from transformers.models.longt5.modeling_longt5 import LongT5LocalAttention
 
 from ._attention import attended
-from ._attention_call import AttentionCall, OtherKeys, unplaced_call
+from ._attention_call import AttentionCall, OtherKeys
 
 # LongT5's local attention, computed as one masked softmax over all tokens through the attention function.
 #
@@ -45,10 +45,15 @@ class DenseLongT5LocalAttention(LongT5LocalAttention):
             lowest = torch.finfo(hidden_states.dtype).min
             hidden_B1TT = hidden_states.new_zeros(seen_BTT.shape).masked_fill(~seen_BTT, lowest).unsqueeze(1)
             position_bias = (self._bias(length, hidden_states), hidden_B1TT)
+        query_BHTd = heads(self.q)
         call = attended(
-            unplaced_call(
-                self,
-                (heads(self.q), heads(self.k), heads(self.v)),
+            AttentionCall(
+                module=self,
+                num_key_value_heads=self.n_heads,
+                query=query_BHTd,
+                key=heads(self.k),
+                value=heads(self.v),
+                weights=query_BHTd,
                 mask=position_bias[1],
                 scaling=1.0,
                 dropout=self.dropout,
@@ -130,9 +135,13 @@ class _Dense:
         )
         mask_B1TS = query_BHTd.new_zeros(hidden_BTS.shape).masked_fill(hidden_BTS, torch.finfo(query_BHTd.dtype).min)
         call = attended(
-            unplaced_call(
-                module,
-                (query_BHTd, heads(module.key), heads(module.value)),
+            AttentionCall(
+                module=module,
+                num_key_value_heads=module.num_heads,
+                query=query_BHTd,
+                key=heads(module.key),
+                value=heads(module.value),
+                weights=query_BHTd,
                 mask=mask_B1TS.unsqueeze(1),
                 scaling=module.head_dim**-0.5,
                 dropout=module.dropout,
@@ -144,10 +153,7 @@ class _Dense:
 
 
 def hidden_pairs(
-    one_side: int,
-    masked: Bool[Tensor, "batch token"],
-    is_global: Bool[Tensor, "batch token"],
-    dilation: int = 1,
+    one_side: int, masked: Bool[Tensor, "batch token"], is_global: Bool[Tensor, "batch token"], dilation: int = 1
 ) -> Bool[Tensor, "batch query key"]:
     """Keys hidden from a query: padding, and keys beyond `one_side` tokens unless key or query is global.
 

@@ -3,13 +3,15 @@
 There is no table of families. A module that calls the attention function, or else multiplies a softmax by values in its
 own code, is an attention module; the linear module that receives exactly its output is the output projection; keys of
 the encoder's length mean cross-attention; and a stack without weights on later tokens is causal. Blocks between them
-without attention (hybrid models) are layers without heads.
+without attention (hybrid models) are layers without heads. If heads cannot be read, blocks are found by the states that
+they pass on.
 """
 
-# B sentence, H head, T query token, S key token, d head width
+# B sentence, H head, T query token, S key token, d head width, D model width
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +21,11 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Attention, Layer, OwnCode, Projection, Stack
 from ._attention import listening
-from ._first_pass import WatchedCall, is_sequence_to_sequence, run_tiny, tiny_inputs, watch, watch_own
-from ._modules import evaluating
+from ._first_pass import WatchedCall, is_sequence_to_sequence, run_tiny, tiny_inputs, watch
+from ._modules import evaluating, hooked
 from ._own_attention import OwnCall, watching_own_attention
 from ._own_models import AbstractOwnModel
-from ._parameters import find_projections, output_projection_slices, parameter_groups
+from ._parameters import find_projections, out_features, output_projection_slices, parameter_groups
 
 _OTHER_FAMILY = "Analyse a model of another family."
 _MASKED = -1000.0  # lower scores belong to hidden keys
@@ -39,7 +41,7 @@ def discover(module: PreTrainedModel) -> Anatomy:
     names = {child: name for name, child in module.named_modules()}
     encoder = set(module.get_encoder().modules()) if is_sequence_to_sequence(module) else set()
     if not _is_complete(module, calls, encoder, names):
-        calls = watch_own(module, others={call.module for call in calls})
+        calls = watch(module, callers={call.module for call in calls})
     if not calls:
         raise UserError(
             f"{type(module).__name__} never calls Hugging Face's attention function, nor does "
@@ -54,8 +56,12 @@ def discover(module: PreTrainedModel) -> Anatomy:
         members = [call for call in calls if _stack_name(call, calls, encoder) == name]
         if members:
             stacks.append(_stack(module, name, members, blocks, names, scaling))
-    if encoder:
-        _require_both_stacks(module, stacks)
+    if encoder and len(stacks) < 2:
+        raise UserError(
+            f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls "
+            "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
+            "values (it may attend in blocks or bands), so half of the model could not be read."
+        )
     return Anatomy(stacks=tuple(stacks), parameter_groups=parameter_groups(module, tuple(stacks)))
 
 
@@ -65,7 +71,9 @@ def _is_complete(
     """Whether every block of every stack has attention."""
     if not calls or (encoder and len({call.module in encoder for call in calls}) < 2):
         return False
-    return not _silent(module, set(_blocks(module, calls, names).values()))
+    blocks = set(_blocks(module, calls, names).values())
+    lists = {block.rpartition(".")[0] for block in blocks}
+    return all(f"{one}.{name}" in blocks for one in lists for name, _ in module.get_submodule(one).named_children())
 
 
 def _stack_name(call: WatchedCall, calls: list[WatchedCall], encoder: set[nn.Module]) -> str:
@@ -115,16 +123,13 @@ def _stack(
     return Stack(
         name=name,
         causal=all(call.causal for call in calls if not call.cross),
-        width=_width(calls[0]),
+        width=calls[0].context_BTD.shape[-1] if calls[0].projection is None else out_features(calls[0].projection),
         layers=tuple(
             Layer(
                 index=index,
                 block=block,
                 attentions={
-                    kind: replace(
-                        _attention(module, call, stack=name, layer=index, kind=kind, names=names),
-                        own=_own_code(call, scaling),
-                    )
+                    kind: _attention(module, call, stack=name, layer=index, kind=kind, names=names, scaling=scaling)
                     for kind, call in parts.items()
                 },
             )
@@ -146,12 +151,15 @@ def _with_silent_blocks(
     return [(block, found.get(block, {})) for block in every]
 
 
-def _own_code(call: WatchedCall, scaling: dict[nn.Module, float | None]) -> OwnCode | None:
-    return OwnCode(num_heads=call.num_heads, scaling=scaling[call.module]) if call.own else None
-
-
 def _attention(
-    module: PreTrainedModel, call: WatchedCall, *, stack: str, layer: int, kind: str, names: dict[nn.Module, str]
+    module: PreTrainedModel,
+    call: WatchedCall,
+    *,
+    stack: str,
+    layer: int,
+    kind: str,
+    names: dict[nn.Module, str],
+    scaling: dict[nn.Module, float | None],
 ) -> Attention:
     if call.trouble is not None:
         raise UserError(f"{type(module).__name__} {call.trouble} ({names[call.module]}). {_OTHER_FAMILY}")
@@ -184,6 +192,7 @@ def _attention(
         key=key,
         value=value,
         output=output_projection_slices(module, names[call.projection], call.num_heads),
+        own=OwnCode(num_heads=call.num_heads, scaling=scaling[call.module]) if call.own else None,
         gated=call.gated,
     )
 
@@ -199,32 +208,6 @@ def _holds_the_values(module: nn.Module, call: WatchedCall, value: Projection) -
     values_BSGd = output_BSE[..., value.weight.indices()].unflatten(-1, (value.num_heads, call.head_dim))
     repeated = values_BSGd.transpose(1, 2).repeat_interleave(call.num_heads // max(1, value.num_heads), dim=1)
     return repeated.shape == call.value_BHSd.shape and torch.equal(repeated, call.value_BHSd)
-
-
-def _width(call: WatchedCall) -> int:
-    projection = call.projection
-    if isinstance(projection, Conv1D):
-        return projection.nf
-    return projection.out_features if isinstance(projection, nn.Linear) else call.context_BTD.shape[-1]
-
-
-def _require_both_stacks(module: nn.Module, stacks: list[Stack]) -> None:
-    if len(stacks) < 2:
-        raise UserError(
-            f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls "
-            "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
-            "values (it may attend in blocks or bands), so half of the model could not be read."
-        )
-
-
-def _silent(module: nn.Module, seen: set[str]) -> dict[str, list[str]]:
-    """Block lists → their blocks without attention, if any."""
-    found = {}
-    for parent in dict.fromkeys(block.rpartition(".")[0] for block in sorted(seen)):
-        silent = [name for name, _ in module.get_submodule(parent).named_children() if f"{parent}.{name}" not in seen]
-        if silent:
-            found[parent] = silent
-    return found
 
 
 def scalings(module: PreTrainedModel, attentions: Sequence[nn.Module]) -> dict[nn.Module, float | None]:
@@ -254,13 +237,8 @@ def _difference(first: OwnCall, second: OwnCall) -> tuple[Tensor, Tensor] | None
     if first.query is None or first.key is None or second.query is None or second.key is None:
         return None
     seen = (first.scores > _MASKED) & (second.scores > _MASKED)
-    products = [_product(call.query, call.key) for call in (first, second) if call.query is not None]
-    return (first.scores - second.scores)[seen], (products[0] - products[1])[seen]
-
-
-def _product(query_BHTd: Tensor, key_BGSd: Tensor | None) -> Tensor:
-    assert key_BGSd is not None
-    return query_BHTd @ key_BGSd.mT  # one key head serves all, or each has its own
+    products = first.query @ first.key.mT - second.query @ second.key.mT  # one key head serves all, or each has its own
+    return (first.scores - second.scores)[seen], products[seen]
 
 
 def _scaling(found: Sequence[tuple[Tensor, Tensor] | None]) -> float | None:
@@ -271,3 +249,72 @@ def _scaling(found: Sequence[tuple[Tensor, Tensor] | None]) -> float | None:
     scaling = (scores @ products) / (products @ products)
     exact = (scores - scaling * products).norm() <= _SLACK * scores.norm()
     return float(scaling) if bool(exact) else None
+
+
+def stacks_of_states(module: PreTrainedModel) -> tuple[Stack, ...] | None:
+    """Stacks without attention: lists of blocks, each of which reads the output of the previous one.
+
+    None if there is no such list, or one stack of an encoder–decoder model has none.
+    """
+    parts = {"decoder": module}
+    if is_sequence_to_sequence(module):
+        parts = {"encoder": module.get_encoder(), "decoder": module}
+    runs, causal = _block_runs(module)
+    stacks, taken = [], ""
+    for name, part in parts.items():
+        inside = {child for child in part.modules() if isinstance(child, nn.ModuleList)}
+        chains = (path for path in _chains(module, runs) if module.get_submodule(path) in inside)
+        found = next((path for path in chains if not (taken and path.startswith(taken))), None)
+        if found is None:
+            return None
+        taken = found
+        names = [f"{found}.{index}" for index, _ in module.get_submodule(found).named_children()]
+        layers = tuple(
+            Layer(index=index, block=block, attentions={}, other_paths=True) for index, block in enumerate(names)
+        )
+        own = name if len(parts) > 1 else ("decoder" if causal else "encoder")
+        width = runs[module.get_submodule(names[0])][0][1].shape[-1]
+        stacks.append(Stack(name=own, causal=own == "decoder", width=width, layers=layers))
+    return tuple(stacks)
+
+
+Runs = dict[nn.Module, list[tuple[Tensor, Tensor]]]
+"""What each block read and returned, at each of its runs."""
+
+
+def _block_runs(module: PreTrainedModel) -> tuple[Runs, bool]:
+    """The runs of one tiny pass, and whether a change of the last token leaves the output for all others unchanged."""
+    runs: Runs = {}
+
+    def after(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        read = args[0] if args else kwargs.get("hidden_states")
+        returned = output if isinstance(output, Tensor) else output[0] if isinstance(output, tuple) and output else None
+        if isinstance(read, Tensor) and isinstance(returned, Tensor) and read.dim() == returned.dim() in (3, 4):
+            runs.setdefault(block, []).append((read, returned))
+
+    inputs = tiny_inputs(module)
+    changed = {**inputs, "input_ids": inputs["input_ids"].clone()}
+    changed["input_ids"][:, -1] = inputs["input_ids"][:, 0]
+    blocks = [child for one in module.modules() if isinstance(one, nn.ModuleList) for child in one.children()]
+    with evaluating(module):
+        other = run_tiny(module, changed)
+        with hooked(block.register_forward_hook(after, with_kwargs=True) for block in blocks):
+            output = run_tiny(module, inputs)
+    causal = output.dim() == 3 and torch.allclose(output[:, :-1], other[:, :-1], rtol=1e-4, atol=1e-5)
+    return runs, causal
+
+
+def _chains(module: nn.Module, runs: Runs) -> Iterator[str]:
+    """Names of lists whose blocks run once each, in order: outer lists first, single blocks last."""
+    lists = [
+        (len(child) == 1, name.count("."), -len(child), name)
+        for name, child in module.named_modules()
+        if isinstance(child, nn.ModuleList) and len(child)
+    ]
+    for *_, name in sorted(lists):
+        ran = [runs.get(block, []) for block in module.get_submodule(name).children()]
+        if all(len(one) == 1 for one in ran) and all(
+            first[0][1].shape == second[0][0].shape and torch.equal(first[0][1], second[0][0])
+            for first, second in pairwise(ran)
+        ):
+            yield name

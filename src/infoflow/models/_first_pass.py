@@ -3,9 +3,11 @@
 # B batch, H query head, G key/value head, T query token, S key token, d head width
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -81,26 +83,11 @@ def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
     return inputs
 
 
-def watch(module: PreTrainedModel) -> list[WatchedCall]:
+def watch(module: PreTrainedModel, callers: set[nn.Module] | None = None) -> list[WatchedCall]:
     """Calls of the attention function, in order.
 
-    Raises:
-        UserError: The model cannot run on token ids, computes different results with infoflow's attention function, or
-            attends to something other than tokens.
+    With `callers`, which call it, also the attention that all other modules compute in their own code.
     """
-    return _watch(module, None)
-
-
-def watch_own(module: PreTrainedModel, others: set[nn.Module]) -> list[WatchedCall]:
-    """Calls of the attention function by `others`, and attention that all other modules compute in their own code.
-
-    Raises:
-        UserError: As in `watch`.
-    """
-    return _watch(module, others)
-
-
-def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[WatchedCall]:
     calls: list[WatchedCall] = []
     outputs: dict[nn.Module, Tensor] = {}
     with ExitStack() as stack:
@@ -109,9 +96,12 @@ def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[Watch
         expected = run_tiny(module, inputs)
         listeners = {child: _recorder(calls, outputs) for child in module.modules()}
         stack.enter_context(listening(module, listeners))
-        stack.enter_context(_watching_linear_modules(module, calls, outputs))
-        if others is not None:
-            show = _own_recorder(calls, outputs, others)
+        for child in module.modules():
+            if isinstance(child, nn.Linear | Conv1D):
+                stack.enter_context(child.register_forward_pre_hook(partial(_match_projection, calls)))
+                stack.enter_context(child.register_forward_hook(lambda one, _, output: outputs.update({one: output})))
+        if callers is not None:
+            show = _own_recorder(calls, outputs, callers)
             stack.enter_context(watching_own_attention(dict.fromkeys(module.modules()), show))
         output = run_tiny(module, inputs)
     if calls:
@@ -153,8 +143,7 @@ def _is_linear_by_head(
             stack.enter_context(evaluating(module))
             edit = {call.module: lambda one, context=context: one.edited(context=context)}
             stack.enter_context(listening(module, edit))
-            handle = candidate.register_forward_pre_hook(lambda _, args, read=read: read.append(args[0]))
-            stack.callback(handle.remove)
+            stack.enter_context(candidate.register_forward_pre_hook(lambda _, args, read=read: read.append(args[0])))
             run_tiny(module, inputs)
         found.append(read[0].reshape(shape[0], call.num_queries, heads, width).transpose(1, 2).double())
     expected = factors.double() * found[0] + found[1]
@@ -176,6 +165,11 @@ def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
             f"{str(error).strip() or type(error).__name__}\nA model that needs more than text (images, sound) "
             "cannot be analysed; if it should run on text alone, its configuration is wrong."
         ) from error
+    return logits_or_first(output)
+
+
+def logits_or_first(output: Any) -> Tensor:
+    """The logits of a model's output; its first entry if there are none."""
     return output["logits"] if "logits" in output else output[0]
 
 
@@ -225,51 +219,47 @@ def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], input
             )
 
 
+def _watched(
+    module: nn.Module, weights: Tensor, value: Tensor, context: Tensor, groups: int, outputs: dict[nn.Module, Tensor]
+) -> WatchedCall:
+    """What weights (B, H, T, S), values and heads' outputs show; `groups` heads have their own keys and values."""
+    return WatchedCall(
+        module=module,
+        num_queries=weights.shape[2],
+        num_keys=weights.shape[3],
+        num_heads=weights.shape[1],
+        num_key_value_heads=groups,
+        head_dim=value.shape[-1],
+        causal=bool((weights.triu(1) == 0).all()),
+        context_BTD=context.transpose(1, 2).flatten(2),
+        value_BHSd=value,
+        linear_outputs=dict(outputs),
+    )
+
+
 def _recorder(calls: list[WatchedCall], outputs: dict[nn.Module, Tensor]) -> Callable[[AttentionCall], AttentionCall]:
     def record(call: AttentionCall) -> AttentionCall:
-        calls.append(
-            WatchedCall(
-                module=call.module,
-                num_queries=call.query.shape[2],
-                num_keys=call.key.shape[2],
-                num_heads=call.query.shape[1],
-                num_key_value_heads=call.num_key_value_heads,
-                head_dim=call.value.shape[-1],
-                causal=bool((call.weights.triu(1) == 0).all()),
-                context_BTD=call.context().transpose(1, 2).flatten(2),
-                value_BHSd=call.value,
-                linear_outputs=dict(outputs),
-            )
-        )
+        groups = call.num_key_value_heads
+        calls.append(_watched(call.module, call.weights, call.value, call.context(), groups, outputs))
         return call
 
     return record
 
 
 def _own_recorder(
-    calls: list[WatchedCall], outputs: dict[nn.Module, Tensor], others: set[nn.Module]
+    calls: list[WatchedCall], outputs: dict[nn.Module, Tensor], callers: set[nn.Module]
 ) -> Callable[[OwnCall], None]:
     def record(seen: OwnCall) -> None:
-        if seen.module in others:
+        if seen.module in callers:
             return  # it uses infoflow's own attention function
         last = calls[-1] if calls else None
         if last is not None and last.module is seen.module and last.projection is None:
             last.trouble = "uses several softmaxes in one attention (blocks, bands or streams of tokens)"
             return
-        weights = seen.weights.to(seen.mixed.dtype)
-        call = WatchedCall(
-            module=seen.module,
-            num_queries=seen.weights.shape[2],
-            num_keys=seen.weights.shape[3],
-            num_heads=seen.weights.shape[1],
-            num_key_value_heads=seen.value.shape[1],
-            head_dim=seen.value.shape[-1],
-            causal=bool((seen.weights.triu(1) == 0).all()),
-            context_BTD=seen.context.transpose(1, 2).flatten(2),
-            value_BHSd=seen.value.repeat_interleave(seen.weights.shape[1] // seen.value.shape[1], dim=1),
-            linear_outputs=dict(outputs),
-            own=True,
-        )
+        groups, weights = seen.value.shape[1], seen.weights.to(seen.mixed.dtype)
+        value = seen.value.repeat_interleave(weights.shape[1] // groups, dim=1)
+        call = _watched(seen.module, seen.weights, value, seen.context, groups, outputs)
+        call.own = True
         if not torch.allclose(seen.mixed, weights, rtol=1e-4, atol=1e-6, equal_nan=True):
             call.trouble = "changes its attention weights between the softmax and the product with the values"
         calls.append(call)
@@ -277,8 +267,9 @@ def _own_recorder(
     return record
 
 
-def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor) -> None:
+def _match_projection(calls: list[WatchedCall], child: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     """Find the first linear module that receives exactly an attention call's output: its output projection."""
+    value = inputs[0]
     if not calls or calls[-1].projection is not None:
         return
     context_BTD = calls[-1].context_BTD
@@ -289,23 +280,3 @@ def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor)
     # NaNs of a damaged model count as equal, since measures report where NaNs begin.
     if torch.allclose(value.reshape(context_BTD.shape), context_BTD, rtol=0, atol=0, equal_nan=True):
         calls[-1].projection = child
-
-
-@contextmanager
-def _watching_linear_modules(
-    module: nn.Module, calls: list[WatchedCall], outputs: dict[nn.Module, Tensor]
-) -> Iterator[None]:
-    def before(child: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        _match_projection(calls, child, inputs[0])
-
-    def after(child: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        outputs[child] = output
-
-    linear = [child for child in module.modules() if isinstance(child, nn.Linear | Conv1D)]
-    handles = [child.register_forward_pre_hook(before) for child in linear]
-    handles += [child.register_forward_hook(after) for child in linear]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

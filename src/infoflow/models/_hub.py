@@ -31,9 +31,6 @@ def hub_is_reachable() -> bool:
     return True
 
 
-# Names of models on the hub: `REPOSITORY`, or `REPOSITORY@REVISION` for a branch, tag or commit.
-
-
 _SHOWN = 8
 
 
@@ -76,20 +73,15 @@ def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:
     return repository, {"revision": revision}
 
 
-def cached_revisions(repository: str) -> list[str]:
-    """Branches and tags of the repository in the local hub cache, or their commits."""
+def no_revision(name: str, reason: str) -> UserError:
+    """The error if a repository has nothing for the requested revision; it lists what is in the local hub cache."""
+    repository, revision = at_revision(name)
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
     refs = folder / "refs"
     names = sorted(path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file())
     named = {(refs / name).read_text(encoding="utf-8").strip() for name in names}
     commits = sorted(path.name for path in (folder / "snapshots").glob("*") if path.name not in named)
-    return [*names, *commits]
-
-
-def no_revision(name: str, reason: str) -> UserError:
-    """The error if a repository has nothing for the requested revision."""
-    repository, revision = at_revision(name)
-    found = cached_revisions(repository)
+    found = [*names, *commits]
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     here = f"{', '.join(found[:_SHOWN])}{more}" if found else "none of its revisions"
     return UserError(
@@ -178,16 +170,12 @@ def _quantised(home: Path | str) -> str:
 
 def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
     """The error that names the machine's limit that was hit; None if no limit was hit."""
-    lacking = _lacking(error, str(error))
-    return UserError(_ADVICE[lacking].format(home=home)) if lacking else None
-
-
-def _lacking(error: BaseException, text: str) -> str:
+    lacking = next((name for name, sign in _SIGNS if re.search(sign, str(error), re.IGNORECASE)), "")
     if isinstance(error, MemoryError):
-        return "memory"
-    if isinstance(error, OSError) and error.errno in _MACHINE:
-        return _MACHINE[error.errno]
-    return next((name for name, sign in _SIGNS if re.search(sign, text, re.IGNORECASE)), "")
+        lacking = "memory"
+    elif isinstance(error, OSError) and error.errno in _MACHINE:
+        lacking = _MACHINE[error.errno]
+    return UserError(_ADVICE[lacking].format(home=home)) if lacking else None
 
 
 def reason_of(error: Exception, part: str = "config.json") -> str:

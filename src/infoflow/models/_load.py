@@ -13,18 +13,18 @@ from infoflow.foundation import UserError, current_display, patient_hub
 from ._adapter import is_adapter_folder
 from ._anatomy import Anatomy
 from ._bands import read_bands_densely
-from ._blocks import stacks_of_states
-from ._discovery import discover
+from ._discovery import discover, stacks_of_states
 from ._first_pass import output_embeddings, vocabulary_size
 from ._hub import named_at
 from ._model import Model, Task
+from ._modules import without_remarks
 from ._own_models import AbstractOwnModel
 from ._parameters import parameter_groups
 from ._placed import is_placed
 from ._read import adapted_base, existing, read_module, short_name, usable_device
 from ._tokenizers import Reading, find_tokenizers, has_tokenizer, reading_tokenizers
 from ._trials import tried
-from ._weights import check_finite, quiet_loading
+from ._weights import check_finite
 
 _UNSAVED = (
     "Tokens were added before the adapter was trained, and their embeddings were not saved with it. Save it with "
@@ -120,11 +120,7 @@ def load_model(
 
 
 def _read(model: Model) -> Model:
-    """The model with its anatomy (just the blocks if the heads cannot be read), confirmed by a trial pass.
-
-    Raises:
-        UserError: Neither heads nor the states between blocks can be read; the message is about the heads.
-    """
+    """The model with its anatomy (just the blocks if the heads cannot be read), confirmed by a trial pass."""
     module = model.module
     if isinstance(module, AbstractOwnModel):
         return replace(model, anatomy=discover(module))
@@ -151,7 +147,7 @@ def _module(
             raise UserError("quantize applies to weights that are read from disk. Got a model instance. Leave it out.")
         return source, source.name_or_path or source.config.model_type, None
     home = existing(source)
-    with quiet_loading(), patient_hub():
+    with without_remarks(), patient_hub():
         return read_module(home, dtype, device, quantize), short_name(home), home
 
 

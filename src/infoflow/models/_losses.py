@@ -20,9 +20,6 @@ from ._first_pass import tiny_inputs
 from ._model import Model
 from ._tap import tap
 
-# Token ids as arguments of a model's forward pass, padded on either side without affecting real tokens.
-
-
 LeftPadding = Literal["as is", "positions", "refused"]
 
 
@@ -169,9 +166,6 @@ def without_cache(module: nn.Module) -> dict[str, bool]:
     return {"use_cache": False} if named or handed_on else {}
 
 
-# Task scores: a model's loss, in nats per token.
-
-
 IGNORED = -100
 """Label of a position that is not scored."""
 
@@ -266,9 +260,8 @@ def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, 
     mBART instead starts with the language code that ends the target. -100 becomes padding.
     """
     if (own := getattr(model.module, "prepare_decoder_input_ids_from_labels", None)) is not None:
-        with suppress(
-            TypeError, ValueError, AttributeError
-        ):  # without a start or padding token in its configuration, ours searches further
+        # Without a start or padding token in its configuration, ours searches further.
+        with suppress(TypeError, ValueError, AttributeError):
             return own(labels)
     shifted = labels.roll(1, dims=1)
     shifted[:, 0] = start_token_id(model)

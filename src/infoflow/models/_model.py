@@ -16,10 +16,9 @@ from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy
 from ._first_pass import output_embeddings
+from ._modules import hooked
 from ._placed import input_device, loaded
 from ._tokenizers import reading_of
-
-# The maximum sequence length of a model.
 
 
 def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tables: Sequence[str]) -> int | None:
@@ -27,51 +26,27 @@ def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tabl
 
     The size of the position table, minus the rows that RoBERTa reserves for padding and BART and OPT for an offset; for
     rotary positions, which are computed, the length in the configuration: for a model of text and images, the
-    configuration of its text part.
-
-    Args:
-        module: The model.
-        anatomy: Its stacks.
-        stack: Name of the stack.
-        tables: The position tables that a forward pass on text reads: a model of text and images has others too.
+    configuration of its text part. `tables` are those that a forward pass on text reads; such a model has others too.
     """
     for name in tables:
         table = module.get_submodule(name)
-        if isinstance(table, nn.Embedding) and _in_stack(name, anatomy, stack):
+        within = next((part for part in name.split(".") if part in ("encoder", "decoder")), None)
+        if isinstance(table, nn.Embedding) and (len(anatomy.stacks) == 1 or within == stack):
             padding = 0 if table.padding_idx is None else table.padding_idx + 1
             return table.num_embeddings - padding - int(getattr(table, "offset", 0))
-    longest = getattr(_text_config(module.config, stack), "max_position_embeddings", None)
+    part = getattr(module.config, stack, None)
+    config = part if isinstance(part, PreTrainedConfig) else module.config
+    # The method may guess among several parts; if there are none, the configuration is the text's.
+    config = config.get_text_config() if config.sub_configs else config
+    longest = getattr(config, "max_position_embeddings", None)
     return None if longest is None or longest < 1 else longest  # XLNet has -1
 
 
 def position_tables(module: nn.Module) -> dict[str, nn.Module]:
     """Every position table by name, whatever its use."""
-    return {
-        name: child
-        for name, child in module.named_modules()
-        if isinstance(child, nn.Embedding) and _is_position_table(name)
-    }
-
-
-def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
-    part = getattr(config, stack, None)
-    config = part if isinstance(part, PreTrainedConfig) else config
-    # The method may guess among several parts; if there are none, the configuration is the text's.
-    return config.get_text_config() if config.sub_configs else config
-
-
-def _is_position_table(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    return last == "wpe" or "position" in last
-
-
-def _in_stack(name: str, anatomy: Anatomy, stack: str) -> bool:
-    if len(anatomy.stacks) == 1:
-        return True
-    return next((part for part in name.split(".") if part in ("encoder", "decoder")), None) == stack
-
-
-# A Hugging Face model with infoflow's metadata.
+    tables = {name: child for name, child in module.named_modules() if isinstance(child, nn.Embedding)}
+    last = {name: name.rpartition(".")[2] for name in tables}
+    return {name: table for name, table in tables.items() if last[name] == "wpe" or "position" in last[name]}
 
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
@@ -181,9 +156,6 @@ def feed_forward_outputs(model: Model, stack: str) -> list[str]:
     return [names[0] for names in found]
 
 
-# Read or replace the output of one module in each block, without changing the model.
-
-
 OutputEdit = Callable[[int, Tensor], Tensor | None]
 """Receives a layer and its module's output; may return another output."""
 
@@ -192,11 +164,8 @@ OutputEdit = Callable[[int, Tensor], Tensor | None]
 def module_outputs(model: Model, modules: Sequence[str], edit: OutputEdit) -> Iterator[None]:
     """Show `edit` the output of each layer's module inside the `with` block.
 
-    Args:
-        model: A loaded model.
-        modules: Name of a module for each layer, as from `feed_forward_outputs`; layers that share one (ALBERT) have
-            the same name and must then all run.
-        edit: Called at each output.
+    `modules` names a module for each layer, as from `feed_forward_outputs`; layers that share one (ALBERT) have the
+    same name and must then all run.
 
     >>> from infoflow.models import feed_forward_outputs
     >>> names, sizes = feed_forward_outputs(model, "encoder"), {}
@@ -221,10 +190,6 @@ def module_outputs(model: Model, modules: Sequence[str], edit: OutputEdit) -> It
 
         return after
 
-    handles = [model.module.register_forward_pre_hook(restart)]
-    handles += [model.module.get_submodule(name).register_forward_hook(shown(name)) for name in layers]
-    try:
+    shows = [model.module.get_submodule(name).register_forward_hook(shown(name)) for name in layers]
+    with hooked([model.module.register_forward_pre_hook(restart), *shows]):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -12,7 +12,7 @@ Products of batched matrices in any notation: (B, H, row, inner) times (B, H, in
 
 # B batch, H head, T query token, S key token, d head width
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -136,9 +136,12 @@ def watching_own_attention(modules: Mapping[nn.Module, int | None], show: Show) 
 
     Without a number of heads the batch must have one sentence.
     """
-    mode = _Watch(modules, show)
     with ExitStack() as stack:
-        mode.follow(modules, stack)
+        mode = _Watch(modules, show)
+        for module in modules:
+            stack.enter_context(module.register_forward_pre_hook(mode.enter))
+            # Also after an error: it may be caught, and the next pass must not start inside this module.
+            stack.enter_context(module.register_forward_hook(mode.leave, always_call=True))
         stack.enter_context(mode)
         yield
 
@@ -151,16 +154,10 @@ class _Watch(TorchFunctionMode):
         # By identity; the tensor itself is kept, so that its id is not reused.
         self._made: dict[int, tuple[Tensor, _Softmax | Product]] = {}
 
-    def follow(self, modules: Iterable[nn.Module], stack: ExitStack) -> None:
-        for module in modules:
-            stack.callback(module.register_forward_pre_hook(self._enter).remove)
-            # Also after an error: it may be caught, and the next pass must not start inside this module.
-            stack.callback(module.register_forward_hook(self._leave, always_call=True).remove)
-
-    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self._running.append(module)
 
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         while self._running and self._running.pop() is not module:
             pass
         if not self._running:

@@ -8,9 +8,6 @@ from infoflow._transformers import Conv1D, PreTrainedModel
 
 from ._anatomy import Attention, ParameterGroup, ParameterSlice, Projection, Stack
 
-# Layout of heads in query, key, value and output projections: separate, fused, interleaved and transposed.
-
-
 _SEPARATE = {
     "query": ("query", "q_proj", "q_lin", "q", "q_attn", "to_q", "query_proj"),
     "key": ("key", "k_proj", "k_lin", "k", "to_k", "key_proj"),
@@ -40,7 +37,7 @@ def find_projections(
     missing = {part: num for (part, found_part), num in zip(found.items(), heads, strict=True) if found_part is None}
     fused = next((child for child in (*_CONTIGUOUS, *_INTERLEAVED) if child in linear), None)
     if fused and missing:
-        ranges = _fused_ranges(fused, _out_features(linear[fused]), missing)
+        ranges = _fused_ranges(fused, out_features(linear[fused]), missing)
         for part, part_ranges in ranges.items():
             found[part] = _rows(linear[fused], paths[fused], part_ranges, missing[part])
     return found["query"], found["key"], found["value"]
@@ -62,7 +59,7 @@ def output_projection_slices(model: nn.Module, name: str, num_heads: int) -> Pro
 
 def _rows(linear: nn.Module, name: str, ranges: Ranges | None, num_heads: int) -> Projection:
     """The part of a linear module's output in `ranges` (default: all)."""
-    ranges = ranges or ((0, _out_features(linear)),)
+    ranges = ranges or ((0, out_features(linear)),)
     dim = 1 if isinstance(linear, Conv1D) else 0
     bias = None if linear.bias is None else ParameterSlice(parameter=f"{name}.bias", dim=0, ranges=ranges)
     return Projection(
@@ -90,7 +87,7 @@ def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ran
     }
 
 
-def _out_features(linear: nn.Module) -> int:
+def out_features(linear: nn.Module) -> int:
     return linear.nf if isinstance(linear, Conv1D) else linear.out_features
 
 
@@ -178,29 +175,17 @@ def _classify(
     """Component, layer and kind of a parameter that does not belong to an attention projection."""
     owner = model.get_submodule(name.rpartition(".")[0])
     norm = "norm" in type(owner).__name__.lower()
-    if set(name.split(".")) & set(_ADAPTERS):
-        return _adapter(name, stacks)
-    if any(part in name for part in _POSITIONS):
+    adapter = not set(_ADAPTERS).isdisjoint(name.split("."))  # that `peft` added to a weight
+    if not adapter and any(part in name for part in _POSITIONS):
         return "positions", None, None
-    for stack in stacks:
-        for layer in stack.layers:
-            if name.startswith(layer.block + "."):
-                kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
-                if norm:
-                    return "norm", layer.index, kind
-                unknown = kind is not None or _in_idle_attention(model, name, layer.block)
-                return ("other" if unknown else _mlp_part(name, layer.block)), layer.index, kind
-    return _outside_blocks(name, norm, heads), None, None
-
-
-def _adapter(name: str, stacks: tuple[Stack, ...]) -> tuple[str, int | None, str | None]:
-    """Component, layer and kind of an adapter that `peft` added to a weight."""
-    for stack in stacks:
-        for layer in stack.layers:
-            if name.startswith(layer.block + "."):
-                kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
-                return "adapter", layer.index, kind
-    return "adapter", None, None
+    for layer in (layer for stack in stacks for layer in stack.layers):
+        if name.startswith(layer.block + "."):
+            kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
+            if adapter or norm:
+                return "adapter" if adapter else "norm", layer.index, kind
+            unknown = kind is not None or _in_idle_attention(model, name, layer.block)
+            return ("other" if unknown else _mlp_part(name, layer.block)), layer.index, kind
+    return "adapter" if adapter else _outside_blocks(name, norm, heads), None, None
 
 
 def _within(name: str, attention: Attention) -> bool:

@@ -111,11 +111,7 @@ def weight_of(module: nn.Module, name: str = "weight") -> Tensor:
 
 
 def loaded(module: nn.Module, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """Named tensors of a module; offloaded tensors are read one at a time, quantised ones part by part.
-
-    Raises:
-        UserError: A tensor is on no device.
-    """
+    """Named tensors of a module; offloaded tensors are read one at a time, quantised ones part by part."""
     for name, tensor in tensors:
         for part, value in _parts(name, _loaded(module, name) if tensor.is_meta else tensor):
             yield part, value.detach()
@@ -145,20 +141,12 @@ def _loaded(module: nn.Module, name: str) -> Tensor:
     )
 
 
-# A model that is larger than the device: accelerate places it.
-
-
 def placement(
     home: Path | str, config: PreTrainedConfig, family: Any, item_bytes: float, device: torch.device
 ) -> dict[str, Any]:
     """Arguments of `from_pretrained` that let accelerate spread a model too large for `device`; none if it fits.
 
-    Args:
-        home: Folder or name.
-        config: Its configuration.
-        family: Its class.
-        item_bytes: Bytes of a weight once it is loaded.
-        device: The device on which it would be.
+    A weight takes `item_bytes` once it is loaded.
     """
     free = _free(device)
     if free is None or launched()[1] > 1 or _fits_surely(home, free):

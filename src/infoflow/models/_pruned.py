@@ -21,9 +21,6 @@ from ._model import Model
 from ._saved import save_model
 from .modeling_pruned import FullBias, keep_full_bias, pruned_class, resize
 
-# Remove heads from a model: smaller projections, the same function as with those heads ablated.
-
-
 Site = tuple[str, str, int]
 """(stack, kind, layer) of an attention."""
 Kept = dict[Site, tuple[int, ...]]
@@ -44,12 +41,7 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
     """Slice the projections of `module`, in place; `anatomy` then no longer describes it.
 
     Rows of query, key and value (with their biases) and columns of the output projection are removed; its bias stays.
-    Fused, interleaved and transposed layouts are those of the anatomy.
-
-    Args:
-        module: The model.
-        anatomy: Its anatomy.
-        removed: Heads to remove, numbered as in `anatomy`.
+    Fused, interleaved and transposed layouts are those of the anatomy, as are the numbers of the heads.
     """
     wanted = {site: frozenset(heads) for site, heads in removed.items() if heads}
     plans: dict[str, tuple[int, Tensor]] = {}  # parameter → dimension, indices to remove
@@ -265,11 +257,7 @@ def pruned_family(path: Path, config: Any) -> tuple[type, Kept]:
 
 
 def as_pruned(module: PreTrainedModel, kept: Kept, path: Path) -> PreTrainedModel:
-    """The loaded module as `remove_heads` leaves it: in its family's own class, without the entries used for loading.
-
-    Raises:
-        UserError: The remaining heads do not match the weights.
-    """
+    """The loaded module as `remove_heads` leaves it: in its family's own class, without entries used for loading."""
     found: Any = module
     found.__class__ = type(module).__mro__[1]
     for name in ("pruned", "auto_map"):

@@ -1,26 +1,43 @@
 """Read a module from a folder, a GGUF file or the hub, after checks of its files and configuration."""
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import Module
 
-from infoflow._transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, transformers
-from infoflow.foundation import UserError, as_written, current_display, launched, local_rank, model_name_of, patient_hub
+from infoflow._transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TorchAoConfig, transformers
+from infoflow.foundation import (
+    UserError,
+    as_written,
+    current_display,
+    launched,
+    local_rank,
+    missing_extra,
+    model_name_of,
+    patient_hub,
+)
 
-from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, set_labels, supplied
+from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, plain_name, set_labels
 from ._checks import check_family, check_features, check_folder, check_index, model_class, without_kernels
 from ._hub import at_revision, hub_arguments, hub_is_reachable, unreadable
-from ._placed import empty_module, keep_folder, placement
+from ._placed import empty_module, keep_folder, placement, quantisation_method
 from ._pruned import as_pruned, is_pruned_folder, pruned_family
-from ._quantised import check_quantize, quantised_loading
 from ._saved import without_unused
 from ._weights import check_loaded, listed, read_gguf
 
 _LONGEST_NAME = 255
+_QUANTISED = {"int8": "torchao"}
+"""Values of `quantize`, and the package (and extra of infoflow) that each needs.
+
+LLM.int8 of bitsandbytes is not one of them: it rounds states by columns of the whole batch, so sentences would change
+each other."""
+_PLAIN = "Quantise a checkpoint that save_pretrained wrote with unquantised weights, or leave quantize out."
 
 
 def existing(source: object) -> Path | str:
@@ -74,13 +91,24 @@ def short_name(home: Path | str) -> str:
     return home if isinstance(home, str) else model_name_of(home)
 
 
+@contextmanager
+def _reading(home: Path | str) -> Iterator[None]:
+    """Explain errors of libraries that read the checkpoint at `home`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise unreadable(home, error) from error
+
+
 def read_module(
     home: Path | str, dtype: torch.dtype, device: str | torch.device = "cpu", quantize: str | None = None
 ) -> PreTrainedModel:
     """The module saved at `home`, on the CPU unless it is quantised or too large for the device that "auto" means."""
-    try:
+    with _reading(home):
         if quantize is not None:
-            check_quantize(quantize, home)
+            _check_quantize(quantize, home)
         if isinstance(home, Path) and home.suffix == ".gguf":
             return read_gguf(home, dtype)
         if isinstance(home, Path) and is_pruned_folder(home):
@@ -88,14 +116,10 @@ def read_module(
         if isinstance(home, Path) and is_adapter_folder(home):
             return _read_adapted(home, dtype)
         config = _configuration(home)
-        arguments = quantised_loading(config, home, quantize, usable_device(device))
+        arguments = _quantised_loading(config, home, quantize, usable_device(device))
         if device == "auto" and not arguments:
             arguments = placement(home, config, _model_class(config, home), dtype.itemsize, usable_device(device))
         model, report = _read_weights(home, config, dtype, **arguments)
-    except UserError:
-        raise
-    except Exception as error:
-        raise unreadable(home, error) from error
     keep_folder(model, arguments.get("offload_folder"))
     check_loaded(model, report, home)
     return model
@@ -114,19 +138,10 @@ def _configuration(home: Path | str) -> PreTrainedConfig:
 
 
 def empty_model(home: Path | str) -> PreTrainedModel:
-    """The model of a checkpoint without its weights, which are neither read nor fetched.
-
-    Raises:
-        UserError: Its configuration cannot be read, or is of a family that is refused.
-    """
-    try:
-        with patient_hub():
-            config = _configuration(home)
-            return empty_module(config, _model_class(config, home))
-    except UserError:
-        raise
-    except Exception as error:
-        raise unreadable(home, error) from error
+    """The model of a checkpoint without its weights, which are neither read nor fetched."""
+    with _reading(home), patient_hub():
+        config = _configuration(home)
+        return empty_module(config, _model_class(config, home))
 
 
 def _read_weights(
@@ -163,7 +178,7 @@ def _read_adapted(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     current_display().note(f"Merging the adapter in {folder.name} into the weights of {short_name(base)}.")
     if isinstance(base, Path) and (base.suffix == ".gguf" or is_pruned_folder(base)):
         return merged(read_module(base, dtype), folder)
-    try:
+    with _reading(base):
         config = _configuration(base)
         own = _model_class(config, base)
         own = own._model_mapping[type(config)] if own is AutoModel else own
@@ -172,11 +187,7 @@ def _read_adapted(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
         family = next((one for one in families if fits(one, config, folder)), families[0])
         check_family(family, config, folder)
         model, report = _read_weights(base, config, dtype, family)
-    except UserError:
-        raise
-    except Exception as error:
-        raise unreadable(base, error) from error
-    replaced = supplied(folder)
+    replaced = {plain_name(key) for key in held_shapes(folder)}
     report["missing_keys"] = {name for name in report["missing_keys"] if name not in replaced}
     report["mismatched_keys"] = {one for one in report["mismatched_keys"] if one[0] not in replaced}
     if family is not own:  # the base model's head differs from the adapted model's
@@ -234,3 +245,64 @@ def usable_device(device: str | torch.device) -> torch.device:
         reason = str(error).split("\n")[0]
         raise UserError(f"--device must name a device that torch can use here. Got {device}: {reason}") from error
     return found
+
+
+def _check_quantize(quantize: str, home: Path | str) -> None:
+    """Refuse what cannot be quantised while loading, before anything is read or fetched."""
+    if quantize not in _QUANTISED:
+        raise UserError(f"quantize must be one of {', '.join(_QUANTISED)}. Got {quantize[:40]}.")
+    package = _QUANTISED[quantize]
+    if find_spec(package) is None:
+        raise missing_extra(f"--quantize {quantize}", package, package)
+    if isinstance(home, Path) and not (home / "config.json").is_file():
+        what = "a .gguf file, whose weights are expanded" if home.suffix == ".gguf" else "an adapter, which is merged"
+        raise UserError(f"quantize cannot be used here: {home.name} is {what}. {_PLAIN}")
+    if isinstance(home, Path) and is_pruned_folder(home):
+        raise UserError(f"quantize cannot be used here: {home.name} is a pruned model. {_PLAIN}")
+
+
+def _quantised_loading(
+    config: PreTrainedConfig, home: Path | str, quantize: str | None, device: torch.device
+) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for weights that are saved quantised, or quantised on `device`; else empty."""
+    saved = getattr(config, "quantization_config", None)
+    if saved is None and quantize is None:
+        return {}
+    if saved is None:
+        return {"quantization_config": _settings(), "device_map": {"": str(device)}}
+    saved = saved if isinstance(saved, dict) else saved.to_dict()
+    method = quantisation_method(saved)
+    if quantize is not None:
+        raise UserError(f"The weights of {home} are saved quantised ({method}). Got quantize {quantize}: leave it out.")
+    _require_gpu_for_4bit(bool(saved.get("load_in_4bit")), device)
+    from transformers.quantizers import AutoHfQuantizer  # slow import
+
+    try:
+        quantizer = AutoHfQuantizer.from_config(saved, pre_quantized=True)
+        quantizer.validate_environment(device_map={"": str(device)}, weights_only=True)
+    except (ImportError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        raise UserError(
+            f"The weights of {home} are saved quantised ({method}), and cannot be read here: {reason}. Install what is "
+            "missing, or use the checkpoint from which they were made."
+        ) from error
+    return {"device_map": {"": str(device)}}
+
+
+def _settings() -> Any:
+    for name in ("torchao", "torch.utils._pytree"):  # these log warnings about their own parts at import
+        logging.getLogger(name).setLevel(logging.ERROR)
+    from torchao.quantization import (  # pyright: ignore[reportMissingImports]  # the extra `torchao`
+        Int8WeightOnlyConfig,
+    )
+
+    return TorchAoConfig(Int8WeightOnlyConfig())
+
+
+def _require_gpu_for_4bit(four_bits: bool, device: torch.device) -> None:
+    """Refuse 4-bit weights on a CPU, where bitsandbytes 0.50 repacks, expands and differentiates them wrongly."""
+    if four_bits and device.type == "cpu":
+        raise UserError(
+            "4-bit weights of bitsandbytes need a GPU: on a CPU its gradients are wrong. Got the device cpu. Use a "
+            "GPU, or the checkpoint from which they were made."
+        )

@@ -20,7 +20,7 @@ from infoflow.foundation import UserError
 from ._anatomy import Attention
 from ._attention_call import AttentionCall
 from ._model import Model
-from ._states import returning, run_again, shared_keys, states_of, states_read, with_states
+from ._modules import hooked, returning, run_again, shared_keys, states_of, states_read, with_states
 from ._tap import tap
 
 # Run the upper blocks only: the lower ones return their recorded outputs, repeated for several variants.
@@ -59,15 +59,13 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
         for anatomy in model.anatomy.stacks:
             calls = deque(layer.index for layer in anatomy.layers)
             for block in {model.module.get_submodule(layer.block) for layer in anatomy.layers}:
-                handle = block.register_forward_hook(_keep(result, anatomy.name, calls), with_kwargs=True)
-                stack.callback(handle.remove)
+                stack.enter_context(block.register_forward_hook(_keep(result, anatomy.name, calls), with_kwargs=True))
             for layer in () if anatomy.shared else anatomy.layers:
                 if "self" not in layer.attentions:
                     continue
                 kept = AttentionOutput(attention=layer.attentions["self"])
                 result.attentions[anatomy.name, layer.index] = kept
-                for handle in _keep_attention(model, kept):
-                    stack.callback(handle.remove)
+                stack.enter_context(hooked(_keep_attention(model, kept)))
         yield result
 
 
@@ -147,13 +145,11 @@ def _kept_heads(model: Model, kept: AttentionOutput, variants: int, shared: dict
     """
     module = model.module.get_submodule(kept.attention.module)
     first = kept.output[0] if isinstance(kept.output, tuple) else kept.output
-    if kept.heads is None or not isinstance(first, Tensor):
-        yield
-    elif _same(first, kept.heads):
+    if isinstance(first, Tensor) and _same(first, kept.heads):
         output = _repeated(kept.output, variants)
         with returning(module, lambda: output, shared):
             yield
-    elif _same(first, kept.projected):
+    elif isinstance(first, Tensor) and kept.heads is not None and _same(first, kept.projected):
         projection = model.module.get_submodule(kept.attention.output_projection)
         heads = _repeated(kept.heads, variants)
         rest = _repeated(kept.output, variants)[1:] if isinstance(kept.output, tuple) else None
@@ -175,15 +171,9 @@ def _repeated(output: Any, variants: int) -> Any:
         return output.repeat(variants, *[1] * (output.dim() - 1)) if output.dim() > 1 and variants > 1 else output
     if isinstance(output, tuple):
         batch = output[0].shape[0]
-        return tuple(_repeated(part, variants) if _per_sentence(part, batch) else part for part in output)
+        per_sentence = [isinstance(one, Tensor) and one.dim() > 1 and one.shape[0] == batch for one in output]
+        return tuple(_repeated(one, variants) if own else one for one, own in zip(output, per_sentence, strict=True))
     return output
-
-
-def _per_sentence(part: Any, batch: int) -> bool:
-    return isinstance(part, torch.Tensor) and part.dim() > 1 and part.shape[0] == batch
-
-
-# Rerun each block on its original input, edited or with other weights, without rerunning lower layers.
 
 
 Edit = Callable[[AttentionCall], AttentionCall]
@@ -208,26 +198,15 @@ class BlockUpdates:
     """Updates of the same block in other models, on the same input."""
 
 
-def rerun_blocks(
-    model: Model,
-    stack: str,
-    edits: Sequence[Edit],
-    forward: Callable[[], Any],
-) -> list[BlockRerun]:
+def rerun_blocks(model: Model, stack: str, edits: Sequence[Edit], forward: Callable[[], Any]) -> list[BlockRerun]:
     """The effect of edits to one block's self-attention on that block's output, for every block in one forward pass.
 
     Each block of `stack` runs on its input in the unedited model: once without edits, and once for each of `edits`,
     which changes its self-attention. The next block receives the unedited output. So all layers together cost one pass
-    per edit, not one per edit and layer.
+    per edit, not one per edit and layer. The result has one entry per block, from the lowest.
 
-    Args:
-        model: A loaded model; its blocks may be shared (ALBERT).
-        stack: Stack whose blocks are rerun, "encoder" or "decoder".
-        edits: Each takes a self-attention call and returns `call.edited(...)`; `without_token` is one.
-        forward: Runs the model, or that stack of it, once; without a key-value cache.
-
-    Returns:
-        One entry per block, from the lowest.
+    Blocks may be shared (ALBERT). Each of `edits` takes a self-attention call and returns `call.edited(...)`;
+    `without_token` is one. `forward` runs the model, or that stack of it, once, without a key-value cache.
 
     >>> ids = torch.tensor([[5, 6, 7, 8]])
     >>> first = torch.tensor([0])
@@ -255,24 +234,19 @@ def rerun_blocks(
         applied = None
         reruns.append(BlockRerun(kept=own.joined(states_of(output)), edited=tuple(edited)))
 
-    modules = {model.module.get_submodule(layer.block) for layer in own.layers}
-    with tap(model, on_attention=on_attention), _after(modules, again):
+    blocks = {model.module.get_submodule(layer.block) for layer in own.layers}
+    hooks = (block.register_forward_hook(again, with_kwargs=True) for block in blocks)
+    with tap(model, on_attention=on_attention), hooked(hooks):
         forward()
     assert len(reruns) == len(own.layers), f"{len(reruns)} of {len(own.layers)} blocks ran"
     return reruns
 
 
 def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Callable[[], Any]) -> list[BlockUpdates]:
-    """The update of each block of other models on the input of the same block of `model`.
+    """The update of each block of other models on the input of the same block of `model`, from the lowest.
 
-    Args:
-        model: The model that provides the states.
-        others: Models of the same architecture: other weights, or other checkpoints of its training.
-        stack: Stack whose blocks run, "encoder" or "decoder".
-        forward: Runs `model`, or that stack of it, once; without a key-value cache.
-
-    Returns:
-        One entry per block, from the lowest.
+    The others have the same architecture: other weights, or other checkpoints of its training. `stack` and `forward`
+    are as in `rerun_blocks`.
     """
     layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()
     joined = model.anatomy.stack(stack).joined
@@ -288,7 +262,8 @@ def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Cal
         theirs = [joined(run_again(other.module.get_submodule(path), args, kwargs)) - states for other in others]
         found.append(BlockUpdates(own=joined(states_of(output)) - states, others=tuple(theirs)))
 
-    with _after({model.module.get_submodule(layer.block) for layer in layers}, again):
+    blocks = {model.module.get_submodule(layer.block) for layer in layers}
+    with hooked(block.register_forward_hook(again, with_kwargs=True) for block in blocks):
         forward()
     assert len(found) == len(layers), f"{len(found)} of {len(layers)} blocks ran"
     return found
@@ -335,15 +310,3 @@ def _require_no_cache(model: Model, given: list[Any]) -> None:
             f"{model.name} fills a key-value cache, but its blocks must run twice on the same input. Call it with "
             "use_cache=False, as model_inputs does."
         )
-
-
-@contextmanager
-def _after(
-    blocks: set[nn.Module], hook: Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
-) -> Iterator[None]:
-    handles = [block.register_forward_hook(hook, with_kwargs=True) for block in blocks]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -2,8 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,10 @@ from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import BPE
 
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerFast, transformers
+from infoflow.corpus import unused_signs
 
 from ._card import model_card
+from ._modules import without_remarks
 from ._tokenizers import SOURCE_FOLDER, TARGET_FOLDER
 
 UNUSED = "unused.safetensors"
@@ -32,16 +33,10 @@ def save_model(
     weights: bool = True,
     **options: Any,
 ) -> None:
-    """Write a folder for `AutoModel...from_pretrained`; `module` is unchanged.
+    """Write an existing folder for `AutoModel...from_pretrained`; `module` is unchanged.
 
-    Args:
-        module: The model.
-        folder: An existing folder.
-        tokenizer: Tokenizer of its input.
-        target_tokenizer: Tokenizer of its output, if it has another one.
-        card: Contents of its README.md: arguments of `model_card`.
-        weights: False if weights and configuration are there already.
-        options: For `save_pretrained` of the weights.
+    `card` has the arguments of `model_card`; `weights` is false if weights and configuration are there already; the
+    options are for `save_pretrained` of the weights.
     """
     if weights:
         save_weights(module, folder, **options)
@@ -53,7 +48,7 @@ def save_weights(module: PreTrainedModel, folder: Path, **options: Any) -> None:
     """Write only weights and configuration; `module` is unchanged. The options are for `save_pretrained`."""
     config: Any = module.config
     before = config.architectures, config.dtype  # saving fills them in, and a run's key includes the configuration
-    with _quiet():
+    with without_remarks():
         module.save_pretrained(folder, **options)
     config.architectures, config.dtype = before
     _save_unused_poolers(module, folder)
@@ -88,22 +83,6 @@ def without_unused(config: Any, folder: Path) -> None:
 
 def _write(path: Path, entries: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress Hugging Face's progress bars, since progress has its own display."""
-    if not transformers.utils.logging.is_progress_bar_enabled():
-        yield
-        return
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers.utils.logging.enable_progress_bar()
-
-
-# One tokenizer that reads the source language and writes the target language.
 
 
 def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, target_tokenizer: Any = None) -> None:
@@ -153,7 +132,7 @@ def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
         return None
     described = json.loads(source.backend_tokenizer.to_str())
     pieces: dict[str, int] = described["model"]["vocab"]
-    first, last = _unused_signs([*source.get_vocab(), *texts.values()])
+    first, last = unused_signs("".join([*source.get_vocab(), *texts.values()]))
     for token in described["added_tokens"]:
         pieces[token["content"]] = token["id"]
         token["special"] = token["id"] not in texts or token["id"] in target.all_special_ids
@@ -185,10 +164,3 @@ def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
 def _is_trained(tokenizer: Any) -> bool:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     return backend is not None and isinstance(backend.decoder, decoders.Metaspace) and backend.model.__class__ is BPE
-
-
-def _unused_signs(pieces: Sequence[str]) -> tuple[str, str]:
-    """Two private-use characters that no piece contains."""
-    used = set().union(*pieces)
-    first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in used)
-    return first, last

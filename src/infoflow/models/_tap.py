@@ -16,8 +16,8 @@ from ._anatomy import OwnCode
 from ._attention import Listener, listening
 from ._attention_call import AtSite, AttentionCall, Site
 from ._model import Model
+from ._modules import states_of, states_read
 from ._placed import is_placed
-from ._states import states_of, states_read
 
 StackKind = tuple[str, str]
 Gates = Mapping[StackKind, Tensor | Sequence[Tensor]]
@@ -55,10 +55,8 @@ class Tap:
 
     def clear(self) -> None:
         """Release the tensors; the next forward pass fills the tap again."""
-        self.hidden.clear()
-        self.attention.clear()
-        self.visible.clear()
-        self.heads.clear()
+        for kept in (self.hidden, self.attention, self.visible, self.heads):
+            kept.clear()
 
 
 @contextmanager
@@ -109,7 +107,7 @@ def tap(
             if module.training:  # LayerDrop may skip layer 0, where lists restart
                 result.clear()
 
-        stack.enter_context(_hook(model.module.register_forward_pre_hook(restart)))
+        stack.enter_context(model.module.register_forward_pre_hook(restart))
         if hidden:
             _tap_blocks(model, stack, result, rounds)
         if heads or gates or on_heads:
@@ -129,14 +127,6 @@ def open_gates(model: Model, num: int, dtype: torch.dtype = torch.float32) -> di
     return {key: [torch.ones(num, heads, **like) for heads in row] for key, row in model.anatomy.head_numbers().items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The layers of a list: their number, and the first one with an entry."""
-
-    first: int
-    num: int
-
-
 class _Rounds:
     """The layer of a module at this call: shared modules (ALBERT) run once per layer, in order."""
 
@@ -146,11 +136,11 @@ class _Rounds:
         self.projections: dict[nn.Module, list[Site]] = {}
         self._calls: dict[tuple[str, nn.Module], int] = {}
         self._home = model.device if is_placed(model.module) else None
-        self.rows: dict[StackKind, _Rows] = {}
+        self.rows: dict[StackKind, range] = {}  # from the first layer with this attention on
         for stack in model.anatomy.stacks:
             for kind in stack.kinds:
                 first = next(layer.index for layer in stack.layers if kind in layer.attentions)
-                self.rows[stack.name, kind] = _Rows(first=first, num=len(stack.layers))
+                self.rows[stack.name, kind] = range(first, len(stack.layers))
             for layer in stack.layers:
                 block = Site(stack=stack.name, kind="block", layer=layer.index)
                 self.blocks.setdefault(model.module.get_submodule(layer.block), []).append(block)
@@ -177,20 +167,12 @@ class _Rounds:
         return sites[count % len(sites)]
 
 
-@contextmanager
-def _hook(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 def _store(
-    slots: dict[Any, list[Tensor]], key: Any, index: int, rows: "_Rows", value: Tensor, gap: Tensor | None = None
+    slots: dict[Any, list[Tensor]], key: Any, index: int, rows: range, value: Tensor, gap: Tensor | None = None
 ) -> None:
     """Store a layer's value; the first layer starts a new list, so that passes never mix. `gap` fills other layers."""
-    if index == rows.first or key not in slots:
-        slots[key] = [value.new_empty(0) if gap is None else gap] * rows.num
+    if index == rows.start or key not in slots:
+        slots[key] = [value.new_empty(0) if gap is None else gap] * rows.stop
     slots[key][index] = value
 
 
@@ -199,8 +181,7 @@ def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) ->
 
     def keep(site: Site, index: int, states: Tensor) -> None:
         own = stacks[site.stack]
-        rows = _Rows(first=0, num=len(own.layers) + 1)
-        _store(result.hidden, site.stack, index, rows, rounds.kept(own.joined(states)))
+        _store(result.hidden, site.stack, index, range(len(own.layers) + 1), rounds.kept(own.joined(states)))
 
     def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         site = rounds.site("blocks", block, advance=False)
@@ -212,8 +193,8 @@ def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) ->
         keep(site, site.layer + 1, states_of(output))
 
     for block in rounds.blocks:
-        stack.enter_context(_hook(block.register_forward_pre_hook(before, with_kwargs=True)))
-        stack.enter_context(_hook(block.register_forward_hook(after)))
+        stack.enter_context(block.register_forward_pre_hook(before, with_kwargs=True))
+        stack.enter_context(block.register_forward_hook(after))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,7 +245,7 @@ def _tap_projections(model: Model, stack: ExitStack, projection_tap: _Projection
         for one in model.anatomy.attentions()
     }
     for projection, shape in heads.items():
-        stack.enter_context(_hook(projection.register_forward_pre_hook(projection_tap.hook(*shape))))
+        stack.enter_context(projection.register_forward_pre_hook(projection_tap.hook(*shape)))
 
 
 def _own_codes(model: Model) -> dict[nn.Module, OwnCode]:
@@ -273,10 +254,7 @@ def _own_codes(model: Model) -> dict[nn.Module, OwnCode]:
 
 
 def _attention_listener(
-    result: Tap,
-    rounds: _Rounds,
-    keep: bool,
-    edit: Callable[[AttentionCall], AttentionCall | None] | None,
+    result: Tap, rounds: _Rounds, keep: bool, edit: Callable[[AttentionCall], AttentionCall | None] | None
 ) -> Listener:
     latest: list[tuple[Tensor | None, Tensor | None, Tensor]] = []
 

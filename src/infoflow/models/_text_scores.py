@@ -35,28 +35,6 @@ _TOKENIZERS: dict[str, BleuTokenizer] = {"spaces": "13a", "han": "zh", "none": "
 _ORDER = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bleu:
-    """BLEU in percent, with sacreBLEU's signature."""
-
-    score: float
-    signature: str
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
-    """Corpus BLEU of detokenised text, one reference per hypothesis, as `bleu_statistics` counts.
-
-    Source: [@papineni2002], [@post2018].
-    """
-    if not hypotheses or len(hypotheses) != len(references):
-        raise UserError(
-            "BLEU needs at least one hypothesis and one reference for each. "
-            f"Got {len(hypotheses)} hypotheses and {len(references)} references."
-        )
-    found = bleu_statistics(hypotheses, [[text] for text in references])
-    return Bleu(score=found.score, signature=found.signature)
-
-
 def bleu_tokenizer(references: Iterable[str]) -> BleuTokenizer:
     """The tokenizer for the script of the references: `13a` cannot split text without spaces.
 
@@ -73,64 +51,43 @@ def bleu_tokenizer(references: Iterable[str]) -> BleuTokenizer:
 class BleuStatistics:
     """n-gram matches and lengths of a group of sentences."""
 
-    correct: tuple[int, ...]  # matched n-grams, n = 1..4
-    total: tuple[int, ...]  # n-grams of the hypotheses
-    hypothesis_length: int
-    reference_length: int  # closest reference of each sentence
+    counts: tuple[int, ...]  # ten: matched n-grams (n = 1..4), those of the hypotheses, lengths of both sides
     order: int = _ORDER  # the largest n that counts: words of the longest reference, at most 4
     signature: str = ""
 
     @classmethod
     def zero(cls) -> "BleuStatistics":
-        return cls(correct=(0,) * _ORDER, total=(0,) * _ORDER, hypothesis_length=0, reference_length=0, order=0)
+        return cls(counts=(0,) * (2 * _ORDER + 2), order=0)
 
     @classmethod
     def of(cls, counts: Sequence[float] | np.ndarray) -> "BleuStatistics":
         """The statistics from ten numbers as in `counts`, or from a sum of such arrays."""
-        numbers = [int(number) for number in counts]
-        return cls(
-            correct=tuple(numbers[:4]),
-            total=tuple(numbers[4:8]),
-            hypothesis_length=numbers[8],
-            reference_length=numbers[9],
-        )
-
-    @property
-    def counts(self) -> list[int]:
-        return [*self.correct, *self.total, self.hypothesis_length, self.reference_length]
+        return cls(counts=tuple(int(number) for number in counts))
 
     def __add__(self, other: "BleuStatistics") -> "BleuStatistics":
         return BleuStatistics(
-            correct=tuple(a + b for a, b in zip(self.correct, other.correct, strict=True)),
-            total=tuple(a + b for a, b in zip(self.total, other.total, strict=True)),
-            hypothesis_length=self.hypothesis_length + other.hypothesis_length,
-            reference_length=self.reference_length + other.reference_length,
+            counts=tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
             order=max(self.order, other.order),
             signature=self.signature or other.signature,
         )
 
     def __mul__(self, weight: int) -> "BleuStatistics":
         """The group with multiplicity `weight`."""
-        return replace(
-            self,
-            correct=tuple(weight * value for value in self.correct),
-            total=tuple(weight * value for value in self.total),
-            hypothesis_length=weight * self.hypothesis_length,
-            reference_length=weight * self.reference_length,
-        )
+        return replace(self, counts=tuple(weight * count for count in self.counts))
 
     @property
     def score(self) -> float:
         """Corpus BLEU in percent, as sacreBLEU computes it (exponential smoothing); 0 for no sentence."""
-        if self.hypothesis_length == 0 or self.order == 0:
+        *ngrams, said, right = self.counts
+        if said == 0 or self.order == 0:
             return 0.0
         from sacrebleu.metrics.bleu import BLEU  # slow import
 
         return BLEU.compute_bleu(
-            list(self.correct[: self.order]),
-            list(self.total[: self.order]),
-            self.hypothesis_length,
-            self.reference_length,
+            ngrams[: self.order],
+            ngrams[_ORDER : _ORDER + self.order],
+            said,
+            right,
             smooth_method="exp",
             max_ngram_order=self.order,
         ).score
@@ -180,10 +137,7 @@ def bleu_statistics(
     metric = BLEU(lowercase=lowercase, force=True, tokenize=tokenizer)
     found = metric.corpus_score([comparable(text) for text in hypotheses], streams)
     return BleuStatistics(
-        correct=tuple(found.counts),
-        total=tuple(found.totals),
-        hypothesis_length=found.sys_len,
-        reference_length=found.ref_len,
+        counts=(*found.counts, *found.totals, found.sys_len, found.ref_len),
         order=_longest(metric.tokenizer, every),
         signature=str(metric.get_signature()),
     )
@@ -197,9 +151,6 @@ def _longest(divide: Callable[[str], str], texts: Iterable[str]) -> int:
         if longest >= _ORDER:
             return _ORDER
     return longest
-
-
-# ROUGE: the overlap of a generated text with a reference.
 
 
 ROUGE = ("rougeL", "rouge1", "rouge2")
@@ -275,21 +226,16 @@ _MATCHES: dict[str, Callable[[list[str], list[str]], tuple[int, int]]] = {
 }
 
 
-# Metrics of answers as texts: SQuAD's match and overlap, containment, memorisation, stored bits.
-
-
 Numbers = Tensor | np.ndarray | Sequence[Any]
-
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # includes Unicode symbols such as $
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
-def normalise_answer(text: str, decompose: bool = False) -> str:
+def normalise_answer(text: str) -> str:
     """Compatibility form, lower case, punctuation deleted, articles replaced by a space, one space between words.
 
-    Each character of a script without spaces is a word. `decompose` separates accents from their letters, as ORQA and
-    DPR do.
+    Each character of a script without spaces is a word.
 
     Source: the evaluation script of [@rajpurkar2016]; punctuation and scripts without spaces as in that of
     [@lewis2020mlqa].
@@ -297,16 +243,12 @@ def normalise_answer(text: str, decompose: bool = False) -> str:
     >>> normalise_answer("The  Beatles' (band)!"), normalise_answer("北京大学。")
     ('beatles band', '北 京 大 学')
     """
-    text = comparable(text, decompose).lower()
+    text = comparable(text).lower()
     return " ".join(running_words(_ARTICLES.sub(" ", without_punctuation(text.translate(_PUNCTUATION)))))
 
 
 def exact_match(prediction: str, answers: str | Sequence[str]) -> bool:
-    """Whether the prediction equals an answer after `normalise_answer`.
-
-    Raises:
-        UserError: There is no answer to compare with.
-    """
+    """Whether the prediction equals an answer after `normalise_answer`."""
     return normalise_answer(prediction) in map(normalise_answer, _several(answers))
 
 
@@ -314,9 +256,6 @@ def token_f1(prediction: str, answers: str | Sequence[str]) -> float:
     """F1 of the words shared by prediction and answer, the best over answers; words as in `normalise_answer`.
 
     If either side has no words, F1 is 1 if both have none, else 0.
-
-    Raises:
-        UserError: There is no answer to compare with.
     """
     return max(_f1(normalise_answer(prediction).split(), normalise_answer(one).split()) for one in _several(answers))
 
@@ -326,9 +265,6 @@ def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
 
     Articles count as words, as does each character of a script without spaces. An answer without words is never
     contained.
-
-    Raises:
-        UserError: There is no answer.
     """
     words = _answer_words(passage)
     return any(_contiguous(words, _answer_words(answer)) for answer in _several(answers))
@@ -337,13 +273,8 @@ def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
 def memorisation_ratio(answers: Sequence[str], old: Sequence[str], new: Sequence[str]) -> float:
     r"""\(p_o / (p_o + p_s)\): among queries whose passage contradicts memory, the share answered from memory.
 
-    \(p_o\) and \(p_s\) are the shares of queries answered with the old object and with the passage's; NaN where both
-    are 0.
-
-    Args:
-        answers: The model's answer to each query.
-        old: The answer in training.
-        new: The answer in the passage.
+    \(p_o\) and \(p_s\) are the shares of queries answered with the old object, that of training, and with the passage's
+    new one; NaN where both are 0.
 
     Source: [@longpre2021entity].
     """
@@ -380,8 +311,7 @@ def _several(answers: str | Sequence[str]) -> Sequence[str]:
 def _f1(said: list[str], wanted: list[str]) -> float:
     if not said or not wanted:
         return float(said == wanted)
-    shared = sum((Counter(said) & Counter(wanted)).values())
-    return 2 * shared / (len(said) + len(wanted))
+    return _f(_shared, said, wanted)
 
 
 def _answer_words(text: str) -> list[str]:

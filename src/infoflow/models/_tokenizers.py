@@ -17,30 +17,16 @@ from infoflow.foundation import UserError, as_written, current_display, patient_
 from ._hub import hub_arguments, hub_is_reachable, machine_lacks, reason_of
 from ._weights import read_gguf_tokenizer
 
-# The tokenizers of a model: given, or saved with its weights.
-
-
 TARGET_FOLDER = "target_tokenizer"
 """Subfolder of a checkpoint for a translation model's separate output tokenizer."""
 SOURCE_FOLDER = "source_tokenizer"
 """Subfolder for its input's tokenizer, since the folder's own tokenizer decodes with the output's vocabulary."""
 
-_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "spm.model",
-    "sentencepiece.model",
-    "tiktoken.model",
-    "tekken.json",
-    "prophetnet.tokenizer",
-    "bpe.codes",
-    "sentencepiece.bpe.model",
-    "source.spm",
+_FILES_LISTED = (
+    "tokenizer.json tokenizer_config.json tokenizer.model vocab.txt vocab.json spiece.model spm.model "
+    "sentencepiece.model tiktoken.model tekken.json prophetnet.tokenizer bpe.codes sentencepiece.bpe.model source.spm"
 )
+_FILES = _FILES_LISTED.split()
 
 
 def find_tokenizers(
@@ -121,13 +107,8 @@ def reading_tokenizers(
 ) -> tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None]:
     """The tokenizers of source and target, set to mark the languages and to prefix each source text.
 
-    Args:
-        tokenizers: The original tokenizers; they are not changed.
-        name: Name of the model, for messages.
-        config: Configuration of the model; the texts of a decoder with an encoder get no prefix.
-        generation: Its configuration of generation, or None: it may name the token that starts each output, or those of
-            the languages that the model writes.
-        asked: The caller's choice.
+    The original tokenizers are not changed. The texts of a decoder with an encoder get no prefix. The configuration of
+    `generation` may name the token that starts each output, or those of the languages that the model writes.
     """
     own, target = tokenizers
     wanted = {"--source-language": asked.source_language, "--target-language": asked.target_language}

@@ -1,7 +1,6 @@
 """Predictions of a model: by its output head from any state, and translations by beam search."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -10,13 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from infoflow._transformers import (
-    BaseModelOutput,
-    GenerationMixin,
-    LogitsProcessorList,
-    PreTrainedTokenizerBase,
-    transformers,
-)
+from infoflow._transformers import BaseModelOutput, GenerationMixin, LogitsProcessorList, PreTrainedTokenizerBase
 from infoflow.corpus import length_batches
 from infoflow.foundation import UserError, current_display
 
@@ -24,7 +17,7 @@ from ._anatomy import Stack
 from ._first_pass import tiny_inputs
 from ._losses import forward_logits, pad_rows, start_token_id, without_cache
 from ._model import Model
-from ._states import returning, with_states
+from ._modules import all_returning, hooked, with_states, without_remarks
 from ._tap import tap
 from ._tokenizers import language_id, reading_of
 
@@ -56,7 +49,8 @@ class Readout:
         Do not call inside a `tap` of the same model, which would see the skipped blocks.
         """
         rows_ND = states.reshape(-1, states.shape[-1]).to(self._dtype)
-        with _returning(self._outputs, self.stack.parted(rows_ND.unsqueeze(1))):
+        parted = self.stack.parted(rows_ND.unsqueeze(1))
+        with all_returning({block: with_states(output, parted) for block, output in self._outputs.items()}):
             logits_NV = forward_logits(self._model, self._inputs(len(rows_ND))).squeeze(1)
         return logits_NV.reshape(*states.shape[:-1], logits_NV.shape[-1])
 
@@ -86,29 +80,14 @@ def readout(model: Model) -> Readout:
     inputs = tiny_inputs(model.module)
     outputs: dict[nn.Module, Any] = {}
     blocks = {model.module.get_submodule(layer.block) for layer in model.anatomy.predicts.layers}
-    handles = [
-        block.register_forward_hook(lambda block, args, output: outputs.update({block: output})) for block in blocks
-    ]
-    try:
-        with torch.no_grad(), tap(model, hidden=True) as seen:
-            logits = forward_logits(model, inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    hooks = [block.register_forward_hook(lambda one, args, output: outputs.update({one: output})) for block in blocks]
+    with hooked(hooks), torch.no_grad(), tap(model, hidden=True) as seen:
+        logits = forward_logits(model, inputs)
     states = seen.hidden[model.anatomy.predicts.name][-1]
     result = Readout(model, outputs, int(inputs["input_ids"][0, 0]), states.dtype, logits.shape[-1])
     with torch.no_grad():
         _require_equal(model, result(states), logits)
     return result
-
-
-@contextmanager
-def _returning(outputs: dict[nn.Module, Any], states: Tensor) -> Iterator[None]:
-    """Make the blocks return only `states`, in the form of their original outputs."""
-    with ExitStack() as stack:
-        for block, output in outputs.items():
-            stack.enter_context(returning(block, lambda output=output: with_states(output, states)))
-        yield
 
 
 def _require_equal(model: Model, logits: Tensor, expected: Tensor) -> None:
@@ -118,9 +97,6 @@ def _require_equal(model: Model, logits: Tensor, expected: Tensor) -> None:
             f"The logits of {model.name} do not follow from its last block's output alone, so no lens can read them "
             "from a state. Measure this model without the lens."
         )
-
-
-# Translation by beam search.
 
 
 def translate(
@@ -160,17 +136,9 @@ def translate(
 def write_texts(
     model: Model, rows: Sequence[Sequence[int]], longest: int, *, beams: int = 5, token_budget: int = 2048
 ) -> list[str]:
-    """The decoder's output for each row of encoder tokens, by beam search without sampling.
+    """The decoder's output for each row of encoder tokens, special ones included, as in `translate`.
 
-    Args:
-        model: A sequence-to-sequence model with a tokenizer.
-        rows: Token ids that the encoder reads, special ones included.
-        longest: Maximum number of output tokens.
-        beams: Hypotheses kept per row.
-        token_budget: Tokens per batch, padding included.
-
-    Returns:
-        Texts in the order of the rows, without special tokens.
+    `longest` is the maximum number of output tokens.
     """
     if model.task != "seq2seq":
         raise UserError(
@@ -295,14 +263,3 @@ class _EndAt:
         ended = torch.full_like(scores, -torch.inf)
         ended[:, self.end] = 0
         return torch.where(over[:, None], ended, scores)
-
-
-@contextmanager
-def without_remarks() -> Iterator[None]:
-    """Suppresses generation's log messages about intentional settings."""
-    verbosity = transformers.utils.logging.get_verbosity()
-    transformers.utils.logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers.utils.logging.set_verbosity(verbosity)

@@ -6,7 +6,7 @@ stream, whose results depend on padding, or whose tokens interact outside attent
 
 # B sentence, T token, D width
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import permutations
@@ -20,11 +20,11 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Stack
 from ._attention_call import AttentionCall
-from ._first_pass import runs_alone, tiny_inputs
+from ._first_pass import logits_or_first, runs_alone, tiny_inputs
 from ._losses import accepts, without_cache
 from ._model import Model, position_tables
+from ._modules import all_returning, reading, run_again, states_of, states_read, with_states
 from ._rerun import without_token
-from ._states import reading, returning, run_again, states_of, states_read, with_states
 from ._tap import tap
 
 _CHANGED = 1  # index of the changed token: not the first, with neighbours on both sides
@@ -76,9 +76,6 @@ def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
     return replace(anatomy, stacks=stacks)
 
 
-# -- looking
-
-
 def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
     """One pass in which every block also runs on its input with one token changed and hidden as a key."""
     hiding = False
@@ -111,11 +108,9 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
     with ExitStack() as restore, tap(model, hidden=True, on_attention=on_attention) as tapped:
         for stack in model.anatomy.stacks:
             for block in {model.module.get_submodule(layer.block) for layer in stack.layers}:
-                handle = block.register_forward_hook(after(stack), with_kwargs=True)
-                restore.callback(handle.remove)
+                restore.enter_context(block.register_forward_hook(after(stack), with_kwargs=True))
         for name, table in position_tables(model.module).items():
-            handle = table.register_forward_hook(lambda *_, name=name: seen.tables.update({name: None}))
-            restore.callback(handle.remove)
+            restore.enter_context(table.register_forward_hook(lambda *_, name=name: seen.tables.update({name: None})))
         _run(model, inputs)
     seen.hidden = dict(tapped.hidden)
     return seen
@@ -155,9 +150,6 @@ def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
 def _epsilon(states: Tensor) -> float:
     """Machine epsilon of the states; float32's in a float64 model too, since many families compute norms in float32."""
     return max(torch.finfo(states.dtype).eps, torch.finfo(torch.float32).eps)
-
-
-# -- states
 
 
 def _ids_of(stack: Stack, inputs: dict[str, Tensor]) -> Tensor:
@@ -222,20 +214,14 @@ def _not_the_stream(model: Model, stack: str, layer: int) -> str:
     first, second = layers[layer - 1].block, layers[layer].block
     why = "something else runs between them"
     if first.rpartition(".")[0].rpartition(".")[0] and first.rpartition(".")[0] == second.rpartition(".")[0]:
-        outer = [path for path in _outer(first) if isinstance(model.module.get_submodule(path), nn.ModuleList)]
-        if len(outer) > 1:
+        outer = (first.rsplit(".", depth)[0] for depth in range(1, first.count(".") + 1))
+        if sum(isinstance(model.module.get_submodule(path), nn.ModuleList) for path in outer) > 1:
             why = f"they are parts of one block, which has several attentions of one kind ({first}, {second})"
     return (
         f"What {first} of {_family(model)} returns is not what {second} reads: {why}, so the outputs of its "
         f"{stack}'s blocks are not the states between them. infoflow needs blocks that follow one another with one "
         "attention of each kind; analyse a model of another family."
     )
-
-
-def _outer(path: str) -> Iterator[str]:
-    parts = path.split(".")
-    for end in range(1, len(parts)):
-        yield ".".join(parts[:end])
 
 
 def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: Any) -> None:
@@ -261,8 +247,7 @@ def _all_equal(ours: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
 
 
 def _own_states(model: Model, stack: str, output: Any) -> tuple[Tensor, ...] | None:
-    names = [f"{stack}_hidden_states"] if len(model.anatomy.stacks) > 1 else ["hidden_states"]
-    found = next((getattr(output, name, None) for name in names), None)
+    found = getattr(output, f"{stack}_hidden_states" if len(model.anatomy.stacks) > 1 else "hidden_states", None)
     return found if isinstance(found, tuple) and found and all(isinstance(one, Tensor) for one in found) else None
 
 
@@ -270,11 +255,11 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
     """Check that the output depends on the last block's output: another state must change it."""
     stack = model.anatomy.predicts.name
     last = model.module.get_submodule(model.anatomy.predicts.layers[-1].block)
-    same = _result(_passed_over(model, seen.outputs, inputs))
+    same = logits_or_first(_passed_over(model, seen.outputs, inputs))
     changed = dict(seen.outputs)
     states = states_of(changed[last])
     changed[last] = with_states(changed[last], 1.5 * states.flip(-1) - states)
-    if bool(same.isfinite().all()) and _equal(_result(_passed_over(model, changed, inputs)), same):
+    if bool(same.isfinite().all()) and _equal(logits_or_first(_passed_over(model, changed, inputs)), same):
         raise UserError(
             f"What the last block of {_family(model)}'s {stack} returns has no effect on the model's output, so it is "
             "not the state that the output comes from. Analyse a model of another family."
@@ -283,21 +268,12 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
 
 def _passed_over(model: Model, outputs: dict[nn.Module, Any], inputs: dict[str, Tensor]) -> Any:
     """The forward pass with blocks that only return `outputs`."""
-    with ExitStack() as restore:
-        for block, output in outputs.items():
-            restore.enter_context(returning(block, lambda output=output: output))
+    with all_returning(outputs):
         return _run(model, inputs)
-
-
-def _result(output: Any) -> Tensor:
-    return output["logits"] if "logits" in output else output[0]
 
 
 def _equal(found: Tensor, expected: Tensor) -> bool:
     return _distance(found, expected) <= _ROUNDING * _epsilon(expected)
-
-
-# -- padding
 
 
 def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor]) -> bool:

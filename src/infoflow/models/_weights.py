@@ -2,8 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,11 @@ from infoflow._transformers import (
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    transformers,
 )
 from infoflow.foundation import UserError, current_display, missing_extra
 
 from ._first_pass import output_embeddings
 from ._placed import loaded
-
-# Checks that the weights of a checkpoint are complete, fit the model, and are all used.
-
 
 # Buffers saved by older versions of transformers; today they are computed.
 _COMPUTED = re.compile(
@@ -39,10 +35,7 @@ _COMPUTED = re.compile(
 def check_loaded(model: PreTrainedModel, report: Mapping[str, Any], home: Path | str) -> None:
     """Compare the loaded weights with the model's, and remove an unsaved, unused pooler.
 
-    Args:
-        model: The module as it was loaded.
-        report: The loading info of `from_pretrained(..., output_loading_info=True, ignore_mismatched_sizes=True)`.
-        home: Where the checkpoint is.
+    `report` is from `from_pretrained(..., output_loading_info=True, ignore_mismatched_sizes=True)`.
     """
     mismatched = {name: (tuple(found), tuple(wanted)) for name, found, wanted in report["mismatched_keys"]}
     missing = _without_unused_poolers(model, set(report["missing_keys"]) - mismatched.keys())
@@ -149,24 +142,15 @@ def _is_inside(name: str, model: PreTrainedModel, used: set[str]) -> bool:
     if not blocks.isdisjoint(_layers_of(name)):
         return True
     parent, _, leaf = name.rpartition(".")
-    return (
-        leaf in ("weight", "bias")
-        and name not in own
-        and any(
-            isinstance(child, nn.Linear | nn.LayerNorm) and path == parent
-            for path, child in ((path.removeprefix(start), child) for path, child in model.named_modules())
-            if path
-        )
-    )
+    modules = {path.removeprefix(start): child for path, child in model.named_modules() if path}
+    return leaf in ("weight", "bias") and name not in own and isinstance(modules.get(parent), nn.Linear | nn.LayerNorm)
 
 
 def whole_layers(names: Iterable[str], others: Iterable[str]) -> list[str]:
     """Layers, such as `encoder.layer.3`, whose weights are in `names` and not in `others`."""
     there = {layer for name in others for layer in _layers_of(name)}
     found = dict.fromkeys(layer for name in names for layer in _layers_of(name)[:1])
-    return sorted(
-        (layer for layer in found if not any(_same_list(layer, one) for one in there)), key=lambda layer: _order(layer)
-    )
+    return sorted((layer for layer in found if not any(_same_list(layer, one) for one in there)), key=_order)
 
 
 def check_finite(model: PreTrainedModel, home: Path | str) -> None:
@@ -303,11 +287,7 @@ def _check_metadata(path: Path, facts: dict[str, Any]) -> None:
 
 def _expected(config: PreTrainedConfig, kind: str) -> set[str]:
     """Names of the tensors, in GGUF's form, that transformers will look for."""
-    from transformers.modeling_gguf_pytorch_utils import (
-        TENSOR_PROCESSORS,
-        TensorProcessor,
-        get_gguf_hf_weights_map,
-    )
+    from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config)
@@ -316,17 +296,3 @@ def _expected(config: PreTrainedConfig, kind: str) -> set[str]:
     # llama.cpp omits an output matrix that equals the embeddings.
     tied = {"output.weight"} if config.tie_word_embeddings else set()
     return set(names) - tied
-
-
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Silences transformers' progress bars and load reports: relevant problems are checked here."""
-    verbosity, bars = transformers.utils.logging.get_verbosity(), transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers.utils.logging.set_verbosity(verbosity)
-        if bars:
-            transformers.utils.logging.enable_progress_bar()

@@ -29,9 +29,6 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from ._anatomy import Layer, Stack
 
-# infoflow's own models, which declare their stacks: transformers has none of their kind.
-
-
 OWN: dict[str, type[PreTrainedModel]] = {}
 """By the class name in a checkpoint's configuration."""
 
@@ -49,9 +46,6 @@ class AbstractOwnModel(PreTrainedModel):
         OWN[cls.__name__] = cls
         AutoConfig.register(config.model_type, config)
         AutoModel.register(config, cls)
-
-
-# BERT whose output matrix reads the top layer directly, without a transform.
 
 
 class PlainBertConfig(BertConfig):
@@ -98,9 +92,6 @@ AutoConfig.register(PlainBertConfig.model_type, PlainBertConfig)
 AutoModel.register(PlainBertConfig, PlainBertModel)
 AutoModelForMaskedLM.register(PlainBertConfig, PlainBertForMaskedLM)
 AutoModelForCausalLM.register(PlainBertConfig, PlainBertLMHeadModel)
-
-
-# Causal BERT, with heads that read the whole text from its last token.
 
 
 class CausalBertConfig(BertConfig):
@@ -182,9 +173,6 @@ class CausalBertForMultipleChoice(_CausalBert):
 AutoConfig.register(CausalBertConfig.model_type, CausalBertConfig)
 AutoModelForSequenceClassification.register(CausalBertConfig, CausalBertForSequenceClassification)
 AutoModelForMultipleChoice.register(CausalBertConfig, CausalBertForMultipleChoice)
-
-
-# Static vectors: one input and one output vector per token, without layers between them.
 
 
 class StaticConfig(PreTrainedConfig):

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from scipy.special import ndtri
 
-from infoflow.flow import SAMPLE_COLUMNS, SampleMeasure, SampleRequest, TokenSample, TypeStrata
+from infoflow.flow import SAMPLE_COLUMNS, RankStrata, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, block_interval, current_display
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
@@ -72,7 +72,7 @@ class AbstractTokenPools(SampleMeasure):
             raise UserError(f'subword must be "first" or "last". Got {subword}.')
         self.k, self.metric, self.few, self.minimum = k, metric, few, minimum
         self.types, self.per_type, self.subword = types, per_type, subword
-        self.request = SampleRequest(strata=TypeStrata(num_types=types, per_type=per_type))
+        self.request = SampleRequest(strata=RankStrata.of_types(types, per_type))
 
     def scores(self, sample: TokenSample) -> Scores:
         """Every aspect's statistic in every layer; the last search is reused if it had the same settings."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from infoflow.corpus import Corpus, Vocabulary, load_corpus, load_tokenizer, load_world
 from infoflow.foundation import UserError, check_own_folder, stream
-from infoflow.models import pad_rows, quiet_loading, unreadable
+from infoflow.models import pad_rows, unreadable, without_remarks
 
 from ._benchmarks import is_benchmark, load_benchmark
 from ._bm25 import LexicalIndex, TermStatistics, require_lexical, terms_name, terms_of
@@ -169,7 +169,7 @@ def load_retriever(folder: Path) -> tuple[Retriever, Any]:
             f"There is no retriever in {folder}: config.json is missing.\n"
             "Name a folder written by training with inverse-cloze, or by Retriever.save_pretrained."
         )
-    with quiet_loading():
+    with without_remarks():
         try:
             model = Retriever.from_pretrained(folder, local_files_only=True, use_safetensors=True)
         except UserError:

@@ -1,17 +1,19 @@
-"""The text on which a model is measured: with its training corruption, and with its punctuation marked."""
+"""The text on which a model is measured: with its training corruption, as rows of one stack, as padded tensors."""
 
 import unicodedata
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from infoflow._transformers import PreTrainedTokenizerBase
-from infoflow.corpus import Vocabulary
+from infoflow.corpus import NOT_A_WORD, Vocabulary
 from infoflow.foundation import UserError, stream
 from infoflow.models import Model
-from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, MaskedLM
+from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, pad_arrays
 
-# Applies a model's training corruption to the text on which it is measured.
+from ._sample import NO_LABEL, Stream
 
 
 def cannot_hide(model: Model) -> str | None:
@@ -20,11 +22,6 @@ def cannot_hide(model: Model) -> str | None:
     if tokenizer is not None and None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
         return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
     return None
-
-
-def corruption_of(objective: AbstractObjective | None) -> AbstractObjective:
-    """The noise for a masked LM: that of its own objective, or `MaskedLM`'s if its training is unknown."""
-    return (objective or MaskedLM()).on_text()
 
 
 def corrupt_text(
@@ -60,14 +57,6 @@ class NoisySentence(NamedTuple):
     probes: np.ndarray  # positions whose input is a replacement and differs from the label
     replaces: bool  # whether another token of text is the input where one is predicted
 
-    @property
-    def inputs(self) -> np.ndarray:
-        return self.tokens[0]
-
-    @property
-    def labels(self) -> np.ndarray:
-        return self.tokens[1]
-
 
 class ProbingNoise:
     """Corrupts sentences; the noise depends only on (seed, draw, sentence id)."""
@@ -94,9 +83,6 @@ class ProbingNoise:
         return NoisySentence(tokens=noisy, probes=probes, replaces=np.count_nonzero(replaced) > 0)
 
 
-# Finds the tokens that are punctuation.
-
-
 _LETTERS_MARKS_DIGITS = "LMN"
 _PART_OF_CHARACTER = "\ufffd"
 
@@ -113,3 +99,57 @@ def symbol_ids(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> tuple[int
 def _is_part(character: str) -> bool:
     """Whether the character can be part of a word."""
     return character == _PART_OF_CHARACTER or unicodedata.category(character)[0] in _LETTERS_MARKS_DIGITS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Row:
+    """One sentence for one stack: its input and its prediction targets."""
+
+    tokens: np.ndarray
+    clean: np.ndarray  # the same before corruption
+    labels: np.ndarray
+    special: np.ndarray
+    words: np.ndarray
+    counted: np.ndarray  # all tokens, or those with the requested tag
+    probes: np.ndarray  # positions whose states are worth sampling
+
+
+def clean_row(
+    tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray, counted: np.ndarray | None = None
+) -> Row:
+    """A sentence as it is, or as a decoder reads it."""
+    counted = np.ones(len(tokens), dtype=bool) if counted is None else counted
+    return Row(
+        tokens=tokens,
+        clean=tokens,
+        labels=labels,
+        special=special,
+        words=words,
+        counted=counted,
+        probes=np.flatnonzero(counted & ~special),
+    )
+
+
+def padded_stream(rows: list[Row], pad: int) -> Stream:
+    """The rows as right-padded tensors."""
+    lengths = np.array([len(row.tokens) for row in rows])
+    position = np.arange(lengths.max())
+    real = position < lengths[:, None]
+    special = pad_arrays([row.special for row in rows], True)
+    return Stream(
+        input_ids=torch.from_numpy(pad_arrays([row.tokens for row in rows], pad)),
+        real=torch.from_numpy(real),
+        valid=torch.from_numpy(real & ~special.astype(bool)),
+        counted=torch.from_numpy(pad_arrays([row.counted for row in rows], False).astype(bool)),
+        labels=torch.from_numpy(pad_arrays([row.labels for row in rows], NO_LABEL)),
+        position=torch.from_numpy(np.where(real, position, -1)),
+        words=torch.from_numpy(pad_arrays([row.words for row in rows], NOT_A_WORD)),
+    )
+
+
+def ranks_of(counts: np.ndarray) -> np.ndarray:
+    """The frequency rank of each type: 1 for the most frequent one, 0 for types that do not occur."""
+    order = np.argsort(-counts, kind="stable")
+    ranks = np.empty(len(counts), dtype=np.int64)
+    ranks[order] = np.arange(1, len(counts) + 1)
+    return np.where(counts > 0, ranks, 0)
