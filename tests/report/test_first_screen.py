@@ -17,12 +17,14 @@ from drawn import (
     failed_sentence,
     measured,
     opened,
+    sections,
     spark,
     tell,
 )
 from synthetic_run import make_study, write_again
 from whole_study import InMemory
 
+from infoflow.findings import FINDINGS
 from infoflow.objectives import OBJECTIVES
 from infoflow.report import write_report
 from infoflow.results import Estimate, RunFolder
@@ -370,6 +372,11 @@ def test_claims_are_grouped_by_question(report, story):
     order = [list(titles).index(named[1]) for named in sections if named]
     assert len(order) >= 3
     assert order == sorted(order)
+
+
+def test_every_claim_belongs_to_a_section():
+    homes = {word for heading, _ in sections() for word in (heading.id, *heading.claims)}
+    assert {claim.partition(":")[0] for claim in FINDINGS} <= homes
 
 
 def test_scores_that_every_claim_reads_are_no_figure_of_it(study):

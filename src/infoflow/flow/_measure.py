@@ -109,6 +109,10 @@ class AbstractMeasure(ABC):
         """Why this measure does not apply to `model` (it is then skipped with that note), or None."""
         return None
 
+    def unless_named(self, model: Model) -> str | None:
+        """Why `infoflow analyze` computes the table of `model` only if `--only` names it, or None."""
+        return None
+
     def why_not(self, model: Model) -> str | None:
         """`refusal`, or what the model's anatomy lacks for this measure."""
         layers = any(stack.layers for stack in model.anatomy.stacks)
