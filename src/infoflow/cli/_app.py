@@ -291,13 +291,7 @@ def _where_to_begin() -> str:
     said = {name: " ".join(app[name].help.partition(".")[0].split()) for name in _names_of(BEGIN)}
     lines = [f"  {examples(name)[0]}\n    {text}." for name, text in said.items()]
     return "\n".join(
-        [
-            "Where to begin:",
-            "",
-            *lines,
-            "",
-            "All commands: infoflow --help. Examples: infoflow COMMAND --help.",
-        ]
+        ["Where to begin:", "", *lines, "", "All commands: infoflow --help. Examples: infoflow COMMAND --help."]
     )
 
 
@@ -306,8 +300,7 @@ def _names_of(group: str) -> list[str]:
     return sorted(named, key=lambda name: app[name].sort_key)
 
 
-_CONSENT = ("--insecure", "--own-code")
-"""Options that reduce safety, so they are never suggested after a typing error."""
+_CONSENT = ("--insecure", "--own-code")  # options that reduce safety, so they are never suggested after a typing error
 
 
 def _message(error: CycloptsError) -> str:

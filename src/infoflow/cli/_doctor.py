@@ -314,11 +314,7 @@ EXTRAS = (
         gives="t-SNE token maps by openTSNE",
         otherwise="scikit-learn draws them",
     ),
-    Extra(
-        name="cluster",
-        packages={"cryptography": "cryptography"},
-        gives="studies on several machines, --cluster",
-    ),
+    Extra(name="cluster", packages={"cryptography": "cryptography"}, gives="studies on several machines, --cluster"),
     Extra(
         name="notebook",
         packages={"jupyterlab": "jupyterlab"},

@@ -83,11 +83,7 @@ def _plain(hint: Any, text: str) -> Any:
 
 
 def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Comma-separated names of an option that may be repeated.
-
-    Raises:
-        UserError: It was given without a name.
-    """
+    """Comma-separated names of an option that may be repeated."""
     names = tuple(name.strip() for text in given for name in text.split(",") if name.strip())
     if given and not names:
         from infoflow.foundation import UserError
@@ -97,11 +93,7 @@ def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]:
-    """Comma-separated numbers; the settings check their range.
-
-    Raises:
-        UserError: One of them is not a number of this kind.
-    """
+    """Comma-separated numbers; the settings check their range."""
     try:
         names = names_in(option, given)
         if not all(name.isascii() for name in names):
@@ -115,11 +107,7 @@ def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Reject empty arguments and text that cannot be written: an empty path would mean the current folder.
-
-    Raises:
-        UserError: An argument is empty, as from an unset shell variable, or cannot be written and shown.
-    """
+    """Reject empty arguments and text that cannot be written: an empty path would mean the current folder."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         option = re.fullmatch(r"(--[\w-]+)=(.*)", argument, re.DOTALL)
         value = option[2] if option else argument
@@ -141,11 +129,7 @@ _EXTRAS = {
 
 
 def check_extras(arguments: Sequence[str]) -> None:
-    """Refuse a command whose extra is missing at once, not seconds later when torch has been imported.
-
-    Raises:
-        UserError: An extra is not installed.
-    """
+    """Refuse a command whose extra is missing at once, not seconds later when torch has been imported."""
     single = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--") else [one])]
     asked = {arguments[0], *single[1:], *(Path(one).suffix for one in single[1:])}
     asked |= {f"{option} {value}" for option, value in pairwise(single)}
@@ -254,11 +238,7 @@ def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("an
 
 
 def changed(config: _Config, section: str, settings: Sequence[str]) -> _Config:
-    """The settings of a dataclass with those of `section.name=value` changed.
-
-    Raises:
-        UserError: A setting is malformed, unknown, or of the wrong kind.
-    """
+    """The settings of a dataclass with those of `section.name=value` changed."""
     import dataclasses
 
     from infoflow.foundation import UserError

@@ -77,9 +77,7 @@ Out = Annotated[Path | None, Parameter(group=COMMON, help="Run folder. Default: 
 Device = Annotated[
     str | None,
     Parameter(
-        group=COMMON,
-        converter=limited("Device"),
-        help="cpu, cuda, cuda:1, mps. Default: auto, a GPU if available.",
+        group=COMMON, converter=limited("Device"), help="cpu, cuda, cuda:1, mps. Default: auto, a GPU if available."
     ),
 ]
 Seed = Annotated[int, Parameter(group=COMMON, converter=limited("Seed"))]
@@ -97,11 +95,7 @@ DocumentColumn = Annotated[
     str | None, Parameter(help="Column of document names; rows of a document must be consecutive.")
 ]
 Documents = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        help="Read documents: separated by blank lines in text files, by # newdoc in CoNLL-U.",
-    ),
+    bool, Parameter(negative=(), help="Read documents: separated by blank lines in text files, by # newdoc in CoNLL-U.")
 ]
 Lines = Annotated[
     Literal["sentences", "paragraphs"],
@@ -122,8 +116,7 @@ Settings = Annotated[
 
 _EXECUTED = "Its code is executed: name only a file you trust."
 OwnMeasures = Annotated[
-    Path | None,
-    Parameter(help=f"A Python file with your own measures, which the report draws. {_EXECUTED}"),
+    Path | None, Parameter(help=f"A Python file with your own measures, which the report draws. {_EXECUTED}")
 ]
 OwnObjectives = Annotated[Path | None, Parameter(help=f"A Python file with your own objectives. {_EXECUTED}")]
 OwnClaims = Annotated[Path | None, Parameter(help=f"A Python file with your own claims to judge as well. {_EXECUTED}")]
@@ -137,9 +130,7 @@ class Session:
     threads: Annotated[
         int | None,
         Parameter(
-            group=COMMON,
-            converter=limited("Threads"),
-            help="CPU threads. Default: OMP_NUM_THREADS, else all cores.",
+            group=COMMON, converter=limited("Threads"), help="CPU threads. Default: OMP_NUM_THREADS, else all cores."
         ),
     ] = None
     log: Log = None
@@ -169,11 +160,7 @@ def reporting(log: Log) -> Iterator[None]:
 
 
 def run_folder(out: Path | None, name: str) -> Path:
-    """`--out`, or `name` under runs/; its parent folder is checked before hours of work.
-
-    Raises:
-        UserError: It is a file, or lies in a folder that may not be written to.
-    """
+    """`--out`, or `name` under runs/; its parent folder is checked before hours of work."""
     from infoflow.foundation import check_writable
 
     folder = out or Path("runs") / name

@@ -38,8 +38,7 @@ from ._starting import PRIMITIVES, Meter, stage_lock, use_threads
 
 DONE, BUG, FAULT, STOPPED, ORPHANED = 0, 1, 2, 130, 137
 
-_AGAIN = 5.0
-"""Seconds until the request is repeated, since an interrupt inside a destructor is lost."""
+_AGAIN = 5.0  # seconds until the request is repeated, since an interrupt inside a destructor is lost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,17 +47,12 @@ class StageMessage:
 
     folder: str
     key: str
-    notes: str
-    """Folder below `work/.engine` in which this run of a graph records what is done."""
-    entry: str
-    """`package.module:function`, which finds the stage of (run folder, key) and, if necessary, its needs."""
+    notes: str  # folder below `work/.engine` in which this run of a graph records what is done
+    entry: str  # `package.module:function`, which finds the stage of (run folder, key) and, if necessary, its needs
     threads: int = 1
-    device: str | None = None
-    """Visible GPUs (empty: none); None: those that the worker sees."""
-    patience: float = 60.0
-    """Seconds that a finished need may remain invisible, since shared file systems lag."""
-    grace: float = 120.0
-    """Seconds for saving once nobody waits for the process any more."""
+    device: str | None = None  # visible GPUs (empty: none); None: those that the worker sees
+    patience: float = 60.0  # seconds that a finished need may remain invisible, since shared file systems lag
+    grace: float = 120.0  # seconds for saving once nobody waits for the process any more
 
 
 def find_stage(entry: str, folder: str, key: str) -> Stage:

@@ -21,16 +21,13 @@ from ._stage import Ending, Event, Message, Stage, in_order, path_lengths
 from ._where import GONE, PATIENCE, WATCH, Following, RunNotes, address_in, parse_listen, require_free, require_private
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, security_of, supervise, visible_devices
 
-_LOOK = 0.05
-"""Seconds between checks for ended stages."""
+_LOOK = 0.05  # seconds between checks for ended stages
 _LOG = logging.getLogger("distributed.client")
-_GRACE = 120.0
-"""Seconds that running stages have for saving."""
+_GRACE = 120.0  # seconds that running stages have for saving
 _RECONNECT = 5.0
 """Seconds until a lost scheduler is given up; a client that reconnects has lost its futures in any case."""
 _AGAIN = 300.0
-_LATE_BEATS = 5.0
-"""Seconds that heartbeats may be late when the scheduler checks for silent workers."""
+_LATE_BEATS = 5.0  # seconds that heartbeats may be late when the scheduler checks for silent workers
 
 
 @runtime_checkable

@@ -36,12 +36,7 @@ class Engine(Protocol):
 
 
 def local_engine(
-    jobs: int,
-    preload: Sequence[str] = (),
-    *,
-    folder: Path | str,
-    entry: str,
-    devices: Sequence[str] | None = None,
+    jobs: int, preload: Sequence[str] = (), *, folder: Path | str, entry: str, devices: Sequence[str] | None = None
 ) -> Engine:
     """An engine on this machine with `jobs` concurrent processes; it opens no port and needs no setup.
 

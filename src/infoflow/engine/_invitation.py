@@ -31,17 +31,12 @@ from infoflow.foundation import (
 
 
 _NAME = "infoflow-study"
-_EARLIER = timedelta(days=1)
-"""The clock of another machine may be behind, and the certificate must be valid there too."""
+_EARLIER = timedelta(days=1)  # the clock of another machine may be behind, and the certificate must be valid there too
 _LATER = timedelta(days=366)
 
 
 def self_signed() -> tuple[str, str]:
-    """A new certificate and its private key, both in PEM format.
-
-    Raises:
-        UserError: `cryptography` is not installed.
-    """
+    """A new certificate and its private key, both in PEM format."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -137,13 +132,11 @@ class Versions:
     """Versions that must agree on all machines for equal numbers, and others for information."""
 
     infoflow: str
-    code: str
-    """Digest of infoflow's source code."""
+    code: str  # digest of infoflow's source code
     python: str
     torch: str
     processor: str
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the other libraries that affect numbers."""
+    libraries: Mapping[str, str] = field(default_factory=dict)  # versions of the other libraries that affect numbers
 
     @classmethod
     def here(cls) -> "Versions":
@@ -179,19 +172,14 @@ class Invitation:
     """The content of `engine.json`. Anyone who can read it can run code as the user, so only the user may read it."""
 
     address: str
-    folder: str
-    """The run folder, under the path common to all machines."""
+    folder: str  # the run folder, under the path common to all machines
     certificate: str
     key: str
     nonce: str
     versions: Versions
 
     def write(self, folder: Path | str) -> None:
-        """Write it to the run folder atomically, readable only by its owner.
-
-        Raises:
-            UserError: The file cannot be written there.
-        """
+        """Write it to the run folder atomically, readable only by its owner."""
         path = Path(folder) / FILE
         temporary = path.with_name(f".{FILE}.{os.getpid()}.partial")
         with writable(path):

@@ -69,18 +69,13 @@ class Checked(Protocol):
 class Usage:
     """Resources that a stage used."""
 
-    seconds: float
-    """Wall time of its last process."""
-    cpu_seconds: float
-    """CPU time of that process and of child processes that it waited for, without earlier attempts."""
-    peak_memory: int
-    """Peak bytes of that process, 0 if the system does not report it."""
+    seconds: float  # wall time of its last process
+    cpu_seconds: float  # CPU time of that process and of child processes that it waited for, without earlier attempts
+    peak_memory: int  # peak bytes of that process, 0 if the system does not report it
     host: str
     processor: str
-    device: str
-    """The assigned GPU (as `CUDA_VISIBLE_DEVICES` names it), else `cpu`."""
-    threads: int
-    """Threads that torch used."""
+    device: str  # the assigned GPU (as `CUDA_VISIBLE_DEVICES` names it), else `cpu`
+    threads: int  # threads that torch used
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,16 +83,11 @@ class Ending:
     """How a stage ended."""
 
     state: EndingState
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """done: the return value of `run`."""
-    usage: Usage | None = None
-    """done: resources used."""
-    text: str = ""
-    """failed: the reason."""
-    log: str = ""
-    """failed: the file with all its output."""
-    because: str = ""
-    """skipped: key of the stage that failed."""
+    facts: Mapping[str, Any] = field(default_factory=dict)  # done: the return value of `run`
+    usage: Usage | None = None  # done: resources used
+    text: str = ""  # failed: the reason
+    log: str = ""  # failed: the file with all its output
+    because: str = ""  # skipped: key of the stage that failed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,12 +96,10 @@ class Event:
 
     kind: EventKind
     stage: str = ""
-    text: str = ""
-    """note, warning: the text."""
+    text: str = ""  # note, warning: the text
     fields: Mapping[str, Any] = field(default_factory=dict)
     """start: the `host`; progress: `label`, `done`, `total`, `unit`, `rate`, `seconds_left`, `at`, losses."""
-    ending: Ending | None = None
-    """end: how the stage ended."""
+    ending: Ending | None = None  # end: how the stage ended
 
 
 def in_order(graph: Sequence[Stage]) -> list[Stage]:
@@ -150,8 +138,7 @@ def path_lengths(graph: Sequence[Stage]) -> dict[str, float]:
 
 
 _SAME = 3
-_MOST_REASONS = 5
-"""Number of reasons reported in full; each further failure gets one line."""
+_MOST_REASONS = 5  # number of reasons reported in full; each further failure gets one line
 
 
 def fault(error: BaseException) -> str | None:

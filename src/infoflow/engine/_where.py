@@ -102,11 +102,7 @@ class RunNotes:
         self._runs = 0
 
     def open(self) -> None:
-        """Create the folder and remove leftovers of killed engines; only one engine works in a run folder at a time.
-
-        Raises:
-            UserError: The folder cannot be created.
-        """
+        """Create the folder and remove leftovers of killed engines; only one engine works in a run folder at a time."""
         home = engine_folder(self.folder)
         with writable(home):
             (home / LOCKS).mkdir(parents=True, exist_ok=True)
@@ -133,8 +129,7 @@ PATIENCE = 30.0
 """Seconds without a worker, or without an answer, until that is reported."""
 WATCH = 5.0
 """Seconds between checks of the workers."""
-_LATE = 60.0
-"""Seconds that a stage's last messages may take, since they arrive on another path than its ending."""
+_LATE = 60.0  # seconds that a stage's last messages may take, since they arrive on another path than its ending
 GONE = "Lost the cluster's scheduler. Finished work is kept; run the same command to continue."
 
 

@@ -27,12 +27,9 @@ from ._stage import Message
 from ._starting import starter
 from ._supervisor import Leaving, StageFailed, Stopped, Supervisor
 
-_REACH = 15.0
-"""Seconds that the study has to answer one request."""
-_SILENCE = 45.0
-"""Seconds without an answer until the connection is given up."""
-_GRACE = 120.0
-"""Seconds that running stages have for saving."""
+_REACH = 15.0  # seconds that the study has to answer one request
+_SILENCE = 45.0  # seconds without an answer until the connection is given up
+_GRACE = 120.0  # seconds that running stages have for saving
 
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": 100,  # dying workers are pre-empted machines

@@ -320,11 +320,7 @@ def _covers(deciding: Outcome, found: dict[str, Samples]) -> str:
 
 
 def _verdict(
-    deciding: Outcome,
-    control: ControlOutcome | None,
-    obstacles: list[str],
-    uncontrolled: str,
-    unmeasurable: list[str],
+    deciding: Outcome, control: ControlOutcome | None, obstacles: list[str], uncontrolled: str, unmeasurable: list[str]
 ) -> tuple[Verdict, str]:
     if control is None and not uncontrolled:
         obstacles = [*obstacles, "no control was measured", *unmeasurable]

@@ -101,10 +101,7 @@ def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> Resampled
         weights_NS = _mirrored("seeds", num_seeds, num_seeds - 1, redraw)
     weights_NR = _mirrored("sentences", num_replicates, sentence_df(num_replicates), redraw)
     return ResampledRows(
-        num_seeds=num_seeds,
-        num_replicates=num_replicates,
-        seed_weights_NS=weights_NS,
-        sentence_weights_NR=weights_NR,
+        num_seeds=num_seeds, num_replicates=num_replicates, seed_weights_NS=weights_NS, sentence_weights_NR=weights_NR
     )
 
 

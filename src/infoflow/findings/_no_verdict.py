@@ -161,8 +161,7 @@ def _text(score: pd.Series) -> str:
 # Tests a claim on half of the sentences: an estimate that still moves supports no verdict.
 
 
-_AT_HALF = "at_half"
-"""Column with the number that half of the sentences would have given."""
+_AT_HALF = "at_half"  # column with the number that half of the sentences would have given
 
 
 def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:

@@ -38,11 +38,7 @@ TOKEN_TASKS = ("upos", "xpos", "ccg", "parent")
 
 
 def accuracy(
-    objective: Spec,
-    task: str | tuple[str, ...],
-    labels: str = "task",
-    metric: str = "accuracy",
-    probe: str = "linear",
+    objective: Spec, task: str | tuple[str, ...], labels: str = "task", metric: str = "accuracy", probe: str = "linear"
 ) -> Reading:
     """A probe's score over layers 0..L, on all words of the test part."""
     return _scores(objective, task, labels, metric, probe).by(first=0)

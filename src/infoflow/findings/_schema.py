@@ -39,10 +39,7 @@ FINDINGS_TABLE = TableSchema(
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
         _number("low", "lower end of its 95% interval: see covers"),
         _number("high", "upper end of its 95% interval"),
-        _text(
-            "covers",
-            "what the interval covers: seeds and sentences, sentences (one seed), or seeds; empty: none",
-        ),
+        _text("covers", "what the interval covers: seeds and sentences, sentences (one seed), or seeds; empty: none"),
         _number("threshold", "value that the interval must lie beyond; the reason gives the side"),
         _text("unit", "unit of effect, interval, threshold and control"),
         _number("control", "the same number in the control, where the effect should be absent: see control_name"),
@@ -152,14 +149,11 @@ _CLAIM = ["id", "architecture"]
 class JudgedRun:
     """What a comparison over scale keeps of one run, enough to repeat the comparison without the run's tables."""
 
-    entry: Mapping[str, Any]
-    """Its part of the comparison's run.json: `ScaleRun.entry`."""
+    entry: Mapping[str, Any]  # its part of the comparison's run.json: `ScaleRun.entry`
 
-    rows: pd.DataFrame
-    """Its part of `FINDINGS_OVER_SCALE`."""
+    rows: pd.DataFrame  # its part of `FINDINGS_OVER_SCALE`
 
-    findings: pd.DataFrame
-    """Its part of `FINDINGS_BY_RUN`."""
+    findings: pd.DataFrame  # its part of `FINDINGS_BY_RUN`
 
     @property
     def name(self) -> str:

@@ -82,8 +82,7 @@ LOSS_CHANGE = Source(
     "abstract",
 )
 LOSS_CHANGE_RECALLED = Source(
-    "Lan, Liu, Zhou and Yosinski 2019, LCA: Loss Change Allocation for Neural Network Training, NeurIPS",
-    "second hand",
+    "Lan, Liu, Zhou and Yosinski 2019, LCA: Loss Change Allocation for Neural Network Training, NeurIPS", "second hand"
 )
 PARAMETER_CONTRIBUTIONS = Source(
     "Vázquez, Celikkanat, Ravishankar, Creutz and Tiedemann 2022, A Closer Look at Parameter Contributions "
@@ -116,8 +115,7 @@ BART_PAPER = Source(
     "abstract",
 )
 ROBERTA = Source(
-    "Liu et al. 2019, RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv 1907.11692",
-    "second hand",
+    "Liu et al. 2019, RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv 1907.11692", "second hand"
 )
 ALBERT_PAPER = Source(
     "Lan, Chen, Goodman, Gimpel, Sharma and Soricut 2020, ALBERT: A Lite BERT for Self-supervised Learning of"
@@ -157,10 +155,7 @@ SIMILARITY = Source(
     "Kornblith, Norouzi, Lee and Hinton 2019, Similarity of Neural Network Representations Revisited, ICML",
     "second hand",
 )
-INDUCTION = Source(
-    "Olsson et al. 2022, In-context Learning and Induction Heads, Transformer Circuits Thread",
-    "whole",
-)
+INDUCTION = Source("Olsson et al. 2022, In-context Learning and Induction Heads, Transformer Circuits Thread", "whole")
 CHARACTERISTICS = Source(
     "Chang, Tu and Bergen 2024, Characterizing Learning Curves During Language Model Pre-Training: Learning, "
     "Forgetting, and Stability, TACL",
@@ -217,12 +212,10 @@ DESCRIPTION_LENGTH = Source(
     "numbers only",
 )
 CONTROL_TASKS = Source(
-    "Hewitt and Liang 2019, Designing and Interpreting Probes with Control Tasks, EMNLP-IJCNLP",
-    "second hand",
+    "Hewitt and Liang 2019, Designing and Interpreting Probes with Control Tasks, EMNLP-IJCNLP", "second hand"
 )
 STRUCTURAL_PROBE = Source(
-    "Hewitt and Manning 2019, A Structural Probe for Finding Syntax in Word Representations, NAACL",
-    "second hand",
+    "Hewitt and Manning 2019, A Structural Probe for Finding Syntax in Word Representations, NAACL", "second hand"
 )
 BERT_SCORE = Source(
     "Zhang, Kishore, Wu, Weinberger and Artzi 2020, BERTScore: Evaluating Text Generation with BERT, ICLR",
@@ -234,8 +227,7 @@ HIERARCHICAL_SYNTAX = Source(
     "second hand",
 )
 SCIBERT_PAPER = Source(
-    "Beltagy, Lo and Cohan 2019, SciBERT: A Pretrained Language Model for Scientific Text, EMNLP-IJCNLP",
-    "second hand",
+    "Beltagy, Lo and Cohan 2019, SciBERT: A Pretrained Language Model for Scientific Text, EMNLP-IJCNLP", "second hand"
 )
 LEGAL_BERT_PAPER = Source(
     "Chalkidis, Fergadiotis, Malakasiotis, Aletras and Androutsopoulos 2020, LEGAL-BERT: The Muppets straight"
@@ -252,8 +244,7 @@ TUNING_FORGETS = Source(
     ours=True,
 )
 FEW_LABELS = Source(
-    "Howard and Ruder 2018, Universal Language Model Fine-tuning for Text Classification, ACL",
-    "second hand",
+    "Howard and Ruder 2018, Universal Language Model Fine-tuning for Text Classification, ACL", "second hand"
 )
 BERT_PAPER = Source(
     "Devlin, Chang, Lee and Toutanova 2019, BERT: Pre-training of Deep Bidirectional Transformers for "
@@ -261,8 +252,7 @@ BERT_PAPER = Source(
     "second hand",
 )
 REALM = Source(
-    "Guu, Lee, Tung, Pasupat and Chang 2020, REALM: Retrieval-Augmented Language Model Pre-Training, ICML",
-    "whole",
+    "Guu, Lee, Tung, Pasupat and Chang 2020, REALM: Retrieval-Augmented Language Model Pre-Training, ICML", "whole"
 )
 RAG = Source("Lewis et al. 2020, Retrieval-Augmented Generation for Knowledge-Intensive NLP Tasks, NeurIPS", "whole")
 MORE_ROOM = Source(
@@ -276,8 +266,7 @@ RICH_PARAMETERS = Source(
     "whole",
 )
 RETRIEVAL_HEADS = Source(
-    "Wu, Wang, Xiao, Peng and Fu 2024, Retrieval Head Mechanistically Explains Long-Context Factuality",
-    "second hand",
+    "Wu, Wang, Xiao, Peng and Fu 2024, Retrieval Head Mechanistically Explains Long-Context Factuality", "second hand"
 )
 KNOWLEDGE_CONFLICTS = Source(
     "Longpre et al. 2021, Entity-Based Knowledge Conflicts in Question Answering, EMNLP; Yu, Merullo and "
@@ -289,10 +278,8 @@ FACTUAL_RECALL = Source(
     "second hand",
 )
 RARE_FACTS = Source(
-    "Mallen, Asai, Zhong, Das, Khashabi and Hajishirzi 2023, When Not to Trust Language Models, ACL",
-    "second hand",
+    "Mallen, Asai, Zhong, Das, Khashabi and Hajishirzi 2023, When Not to Trust Language Models, ACL", "second hand"
 )
 DISTILLED_READER = Source(
-    "Izacard and Grave 2021, Distilling Knowledge from Reader to Retriever for Question Answering, ICLR",
-    "numbers only",
+    "Izacard and Grave 2021, Distilling Knowledge from Reader to Retriever for Question Answering, ICLR", "numbers only"
 )

@@ -61,9 +61,6 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
     A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With `keep_existing`,
     a folder that another process has created meanwhile stays (for folders named after their content: the first writer
     wins, and open files never vanish). All modes inside follow the umask.
-
-    Raises:
-        UserError: The folder of `path` is not writable.
     """
     path = Path(path)
     with writable(path):
@@ -242,8 +239,7 @@ def _flush(path: Path) -> None:
 # JSON files of infoflow, and readable reasons why a text is not JSON.
 
 
-_LARGEST = 100_000_000
-"""Maximum bytes: run.json of a study with thousands of models has a tenth of that."""
+_LARGEST = 100_000_000  # maximum bytes: run.json of a study with thousands of models has a tenth of that
 
 
 def json_fault(error: ValueError | RecursionError) -> str:

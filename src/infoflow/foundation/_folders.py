@@ -30,9 +30,6 @@ def locked(path: Path) -> Iterator[bool]:
 
     It yields whether there is a lock at all: some network file systems have none, and two processes may then both
     create `path`; the atomic rename at the end keeps it intact.
-
-    Raises:
-        UserError: The folder of `path` is not writable.
     """
     file = path.parent / f".{path.name}.lock"
     with writable(path):
@@ -192,9 +189,6 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
     `make` fills an empty folder, which is then sealed and renamed. One process does this while others wait. A damaged
     folder is made again, with a note that names `what`. Each process reads a folder's files once to check them (0.1 ms
     for a megabyte in the page cache).
-
-    Raises:
-        UserError: The folder has to be created and is not writable.
     """
     if disagreement(folder) is None:
         return folder
@@ -214,11 +208,7 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
 
 @contextmanager
 def sealed_folder(path: Path) -> Iterator[Path]:
-    """`atomic_folder` with a seal; `disagreement` checks it later.
-
-    Raises:
-        UserError: The folder of `path` is not writable.
-    """
+    """`atomic_folder` with a seal; `disagreement` checks it later."""
     with atomic_folder(path) as folder:
         yield folder
         seal(folder)

@@ -58,12 +58,7 @@ class Limits:
             return self.like
         if self.at_least is not None and self.at_most is not None:
             return f"from {_number(self.at_least)} to {_number(self.at_most)}"
-        bounds = {
-            "at least": self.at_least,
-            "above": self.above,
-            "at most": self.at_most,
-            "below": self.below,
-        }
+        bounds = {"at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
         return ", ".join(f"{word} {_number(bound)}" for word, bound in bounds.items() if bound is not None)
 
 
@@ -110,11 +105,7 @@ Inches = Annotated[float, Limits(at_least=2, at_most=20)]
 
 
 def check_settings(settings: Any, section: str = "") -> None:
-    """Check the fields of a dataclass against their annotations; `section` precedes their names in the message.
-
-    Raises:
-        UserError: A field violates its annotation.
-    """
+    """Check the fields of a dataclass against their annotations; `section` precedes their names in the message."""
     defaults = default_settings(type(settings))
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         if not dataclasses.is_dataclass(hint):

@@ -20,8 +20,7 @@ from ._limits import Threads, read_setting
 
 
 WINDOWS = os.name == "nt"
-_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Seconds: virus scanners and indexers hold a new file open for a moment."""
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds: virus scanners and indexers hold a new file open for a moment
 _LOCKED_BYTE = 1 << 30
 """Offset of the locked byte, beyond the end of any locked file, since locks of Windows also prevent reading."""
 _HELD = (errno.EACCES, errno.EDEADLK, 0)
@@ -192,8 +191,7 @@ def _of_limits() -> int | None:
 # Sets thread counts in one place, since oversubscription can slow a small model ninefold.
 
 
-_FEW = 16
-"""Threads that any machine can start; more than this and more than its cores slow it down or crash it."""
+_FEW = 16  # threads that any machine can start; more than this and more than its cores slow it down or crash it
 
 
 def set_threads(num_threads: int | None = None) -> int:
@@ -266,11 +264,7 @@ def launched() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Number of this process, hence of its GPU, among those on its machine; the rank if the launcher does not set it.
-
-    Raises:
-        UserError: The variable is no number.
-    """
+    """Number of this process, hence of its GPU, on its machine; the rank if the launcher does not set it."""
     return _number("LOCAL_RANK", 0, _MOST) if os.environ.get("LOCAL_RANK") else launched()[0]
 
 

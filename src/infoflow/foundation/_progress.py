@@ -28,12 +28,7 @@ class Job:
     """A job that calls `show` at intervals. A job inside it is a part of it and covers its next unit."""
 
     def __init__(
-        self,
-        label: str,
-        total: float,
-        unit: str = "",
-        seconds_between: float = 10.0,
-        above: "Job | None" = None,
+        self, label: str, total: float, unit: str = "", seconds_between: float = 10.0, above: "Job | None" = None
     ) -> None:
         self.label, self.total, self.unit, self.done, self.finished = label, total, unit, 0.0, False
         self.fields: dict[str, float | str] = {}

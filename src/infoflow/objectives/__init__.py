@@ -2,15 +2,7 @@
 
 from infoflow.corpus import Vocabulary
 
-from ._batch import (
-    NO_TARGET,
-    SENTENCE_FIELDS,
-    UNSUPERVISED,
-    Field,
-    collate,
-    pad_arrays,
-    stacks,
-)
+from ._batch import NO_TARGET, SENTENCE_FIELDS, UNSUPERVISED, Field, collate, pad_arrays, stacks
 from ._batch import Batch as Batch
 from ._batch import Corrupted as Corrupted
 from ._batch import Example as Example

@@ -60,11 +60,7 @@ def source_and_target(
 def target_loss(
     name: str, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0, **reads: Any
 ) -> dict[str, LossTerm]:
-    """Cross-entropy of the target's tokens; `reads` are further decoder inputs.
-
-    Raises:
-        UserError: The module has no encoder and decoder.
-    """
+    """Cross-entropy of the target's tokens; `reads` are further decoder inputs."""
     encoder, decoder, owner, scale = _parts(module, name)
     source = encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
     # The decoder's padding is on the right, where no causal position sees it: no mask is needed.
@@ -158,11 +154,7 @@ class Mass(AbstractObjective):
     layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
     term_weights: ClassVar[dict[str, float]] = {"mass": 1.0}
-    fields: ClassVar[dict[str, Field]] = {
-        **SENTENCE_FIELDS,
-        "decoder_position_ids": Field(),
-        "visible": Field(),
-    }
+    fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "decoder_position_ids": Field(), "visible": Field()}
 
     share: Probability = 0.5  # share of the text in the fragment
     mask_share: Probability = 0.8  # of the fragment's tokens

@@ -127,9 +127,6 @@ def hide(
         random_ids: Source of the random tokens.
         together: int64 (chosen,), from 0: positions with the same number are treated alike, as the tokens of a span
             are.
-
-    Raises:
-        UserError: The vocabulary has no [MASK], or lacks the counts that `random_ids` needs.
     """
     mask = mask_id(vocabulary, objective)
     num_fates = len(positions) if together is None else int(together.max(initial=-1)) + 1
@@ -147,11 +144,7 @@ def hide(
 def random_tokens(
     num: int, generator: np.random.Generator, vocabulary: Vocabulary, random_ids: RandomIds = "ordinary"
 ) -> np.ndarray:
-    """`num` token ids drawn independently, int64 (num,).
-
-    Raises:
-        UserError: `random_ids` needs the frequencies of the training text, and the vocabulary has none.
-    """
+    """`num` token ids drawn independently, int64 (num,)."""
     if random_ids == "all":
         return generator.integers(vocabulary.size, size=num)
     if random_ids == "ordinary":
@@ -164,11 +157,7 @@ def random_tokens(
 
 
 def text_counts(vocabulary: Vocabulary) -> np.ndarray:
-    """How often each id occurs in the training text.
-
-    Raises:
-        UserError: The vocabulary has no counts.
-    """
+    """How often each id occurs in the training text."""
     if vocabulary.counts is None:
         raise _uncounted()
     return vocabulary.counts

@@ -156,11 +156,7 @@ def keep_probability(
 def word_frequencies(
     vocabulary: Vocabulary, min_count: int, threshold: float, rule: Subsampling = "code"
 ) -> WordFrequencies:
-    """Frequencies of the words with at least `min_count` occurrences in the training text.
-
-    Raises:
-        UserError: The vocabulary has no token counts, or no token occurs this often.
-    """
+    """Frequencies of the words with at least `min_count` occurrences in the training text."""
     return _frequencies(_ByIdentity(text_counts(vocabulary)), vocabulary.special, min_count, threshold, rule)
 
 

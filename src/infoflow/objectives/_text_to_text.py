@@ -34,9 +34,6 @@ def span_mask(length: int, density: float, mean_length: float, generator: np.ran
     Of L tokens `nn = clip(round(L · density), 1, L − 1)` are noise, in `ns = max(round(nn / mean_length), 1)` spans;
     noise and the rest are each cut into `ns` parts uniformly at random, and the rest comes first, so the first token is
     never noise and the last always is. A text of one token is treated as the first of two.
-
-    Raises:
-        UserError: There would be more spans than tokens between them.
     """
     whole = max(length, 2)
     num_noise, num_spans = span_numbers(whole, density, mean_length)

@@ -101,8 +101,7 @@ class Inside(NamedTuple):
 
     name: str | None
     """The table's name as infoflow wrote it; "" if infoflow did not write the file, None if it is damaged."""
-    run: str = ""
-    """The identity of the run for which it was written."""
+    run: str = ""  # the identity of the run for which it was written
 
 
 def inside(path: Path) -> Inside:
@@ -199,11 +198,7 @@ _KINDS: dict[DType, Callable[[pa.DataType], bool]] = {
 
 
 def check_columns(path: Path, table: pa.Table, schema: TableSchema) -> None:
-    """Refuse a table whose columns differ from its description.
-
-    Raises:
-        UserError: A column is missing, of another type, or has rows without a value or with an impossible one.
-    """
+    """Refuse a table whose columns differ from its description."""
     for column in schema.columns:
         if column.name not in table.column_names:
             raise _damaged(path, f"it has no column {column.name}")

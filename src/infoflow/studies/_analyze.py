@@ -12,22 +12,8 @@ import pandas as pd
 
 from infoflow.corpus import Corpus, load_chat, load_corpus, parse_corpus, template_digest
 from infoflow.engine import InTurn
-from infoflow.flow import (
-    AbstractMeasure,
-    first_then_others,
-    given_measures,
-    is_first,
-    load_measures,
-    wait_for_all,
-)
-from infoflow.foundation import (
-    UserError,
-    absolute,
-    atomic_folder,
-    current_display,
-    digest,
-    private_settings,
-)
+from infoflow.flow import AbstractMeasure, first_then_others, given_measures, is_first, load_measures, wait_for_all
+from infoflow.foundation import UserError, absolute, atomic_folder, current_display, digest, private_settings
 from infoflow.models import Model, load_tokenizer_of
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import GIVEN_SCORES, KEYS, RunFolder, Subject, TableSchema

@@ -85,7 +85,7 @@ _PASSES: dict[str, Callable[[Any, Counts], float]] = {
 }
 """Passes that a measure runs itself, by its class; see `_passes` for others."""
 _OF_PREDICTIONS = {
-    *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext"),
+    *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext")
 }
 
 
@@ -189,11 +189,7 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
 
 
 def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[Estimate]]:
-    """Counts, bytes of the weights, and the measures of an analysis that has not begun.
-
-    Raises:
-        UserError: The model's configuration, its tokenizer or the corpus cannot be read.
-    """
+    """Counts, bytes of the weights, and the measures of an analysis that has not begun."""
     measures = asked_measures(options, [])
     counts, weights = _counted(
         source, corpus_of(options, [source]), options.tokenizer, options.max_length, options.device

@@ -84,11 +84,7 @@ def taken_tables() -> list[str]:
 
 
 def load_plugins(plugins: PluginsPlan) -> None:
-    """Load what is new or has changed, so that mistakes are reported before any work.
-
-    Raises:
-        UserError: A file is missing, wrong, or has not been named by the user.
-    """
+    """Load what is new or has changed, so that mistakes are reported before any work."""
     loaders = {
         "measures": lambda source: load_measures(source, taken_tables()),
         "objectives": load_objectives,

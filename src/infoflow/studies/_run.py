@@ -40,8 +40,7 @@ from .stages._check import write_derived
 
 
 CLOCK_FILE = ".seconds"
-_EVERY = 10.0
-"""Seconds between two writes, hence the most that a killed call loses."""
+_EVERY = 10.0  # seconds between two writes, hence the most that a killed call loses
 
 
 class WallClock:

@@ -23,9 +23,6 @@ def list_stages(run: RunFolder, plan: StudyPlan | None = None) -> list[dict[str,
     `key`, `label`, `kind`, `needs` (keys), `done` (never for the last one, which judges claims), `cost` (seconds;
     estimated until a stage of its kind has run), `memory` (bytes at its peak, or the median of its kind; null until one
     has run), `threads` and `gpus` (0 on a CPU; a share if stages share a GPU).
-
-    Raises:
-        UserError: The folder or the plan is unsuitable.
     """
     if plan is None:
         return _listed(graph(stored_plan(run, run_code=True), run, prepared=True))

@@ -204,20 +204,12 @@ class StudyModels:
         return entry
 
     def checkpoint(self, recipe: Recipe, update: int) -> Path:
-        """The folder of the weights after `update`, for `load_model`.
-
-        Raises:
-            UserError: The checkpoint is missing or damaged.
-        """
+        """The folder of the weights after `update`, for `load_model`."""
         self.snapshot(recipe, update)
         return self.snapshots(recipe).path(update)
 
     def clock(self, recipe: Recipe, update: int) -> Clock:
-        """Position of the checkpoint in its training.
-
-        Raises:
-            UserError: The checkpoint is missing or damaged.
-        """
+        """Position of the checkpoint in its training."""
         here, config = self.snapshot(recipe, update), self._as_long_as_it_is(recipe)
         entries = self.snapshots(recipe).entries().values()
         same = [one.update for one in entries if one.update < update and one.weights == here.weights]
@@ -299,11 +291,7 @@ class StudyModels:
         wait_for_all()
 
     def load(self, subject: Subject) -> Model:
-        """The trained model, the model before its first update, or a checkpoint.
-
-        Raises:
-            UserError: The model is not trained yet, or has no such checkpoint.
-        """
+        """The trained model, the model before its first update, or a checkpoint."""
         recipe, device = subject.recipe, self.plan.training.device
         if subject.trained:
             model = load_model(self._folder(subject), device=device)

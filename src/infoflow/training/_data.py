@@ -292,9 +292,6 @@ class PairRows:
             short_share: Share of documents with a shorter target.
             lone: How to treat one-sentence chunks in the order task.
             key: Identifies the sentences; the pairs of a large corpus are then cached.
-
-        Raises:
-            UserError: There are no documents, only one where several are needed, or two sentences do not fit.
         """
         documents = _known(documents, "A pair of segments")
         self._text, self._vocabulary = RunningText(encoded), vocabulary

@@ -229,11 +229,7 @@ class SnapshotWriter:
         return update in self._steps or update in self._plan.proofs
 
     def write(self, module: PreTrainedModel, update: int, **facts: Any) -> None:
-        """Keep the weights after `update`; `facts` are the other fields of `Snapshot`.
-
-        Raises:
-            UserError: They differ from the earlier weights of this update.
-        """
+        """Keep the weights after `update`; `facts` are the other fields of `Snapshot`."""
         dtype = self._plan.dtype_at(update, self._updates)
         if update not in self._steps:
             name = {"prefix": f".compared.{os.getpid()}-", "suffix": ".partial"}  # removed later after a kill

@@ -301,11 +301,7 @@ class _Run:
     def _evaluate(self, validation: TrainingData) -> None:
         # The same noise for every training seed: differences between seeds are differences between models.
         evaluation = evaluate(
-            self.objective,
-            self.model,
-            validation,
-            micro_tokens=self.config.micro_tokens,
-            precision=self.precision,
+            self.objective, self.model, validation, micro_tokens=self.config.micro_tokens, precision=self.precision
         )
         state = self.state
         state.validation = evaluation.losses

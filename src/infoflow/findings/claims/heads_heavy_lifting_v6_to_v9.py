@@ -171,10 +171,7 @@ def _gain(*relations: tuple[str, ...]) -> Reading:
     statistic="for subjects and for objects some head exceeds the relation's most frequent offset by 10 percentage "
     "points in one of the directions; for adjectives and adverbs on average by more than nothing (the published gains "
     f"are small, and one is negative); heads are {CHOSEN}",
-    reads={
-        "core": _gain(_SUBJECT, _OBJECT),
-        "modifiers": _gain(("amod",), ("advmod",)),
-    },
+    reads={"core": _gain(_SUBJECT, _OBJECT), "modifiers": _gain(("amod",), ("advmod",))},
     learned=(TRANSLATION,),
     minimum_seeds=1,
 )

@@ -117,10 +117,7 @@ def m2(curves: Curves) -> list[Condition]:
 CHEAP = 0.05
 
 
-_M3_READS: dict[str, Reading] = {
-    "importance": removal_curve("importance"),
-    "random": removal_curve("random"),
-}
+_M3_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "random": removal_curve("random")}
 
 
 @claim(
@@ -231,10 +228,7 @@ def m5(curves: Curves) -> list[Condition]:
     ]
 
 
-_M6_READS: dict[str, Reading] = {
-    "importance": removal_curve("importance"),
-    "oracle": removal_curve("oracle"),
-}
+_M6_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "oracle": removal_curve("oracle")}
 
 
 @claim(

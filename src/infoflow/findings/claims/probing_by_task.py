@@ -53,11 +53,7 @@ _COMPRESSION = bits(MASKED, metric="compression")
     published="about half the code at the first contextual layer for most tasks; a random model gains less",
     statistic="online code at layer 1 at most three quarters of that at layer 0; random layers gain at most half as "
     "much compression (there: random orthonormal layers over trained embeddings; here a model of random weights)",
-    reads={
-        "bits": bits(MASKED),
-        "trained": _COMPRESSION,
-        **untrained({"random": _COMPRESSION}),
-    },
+    reads={"bits": bits(MASKED), "trained": _COMPRESSION, **untrained({"random": _COMPRESSION})},
     controls=(
         Control(
             name="control task",

@@ -264,7 +264,7 @@ def z6(curves: Curves) -> list[Condition]:
             0.0,
             "cosine",
             ["by itself", *step_names(earlier.shape[1], 0)],
-        ),
+        )
     ]
 
 

@@ -212,13 +212,7 @@ class ShowExample(OfRecipe, AbstractTableStage):
         return [cls(models=models, recipe=recipe, needs=(trained[recipe.name],)) for recipe in firsts.values()]
 
     def depends(self) -> list[Any]:
-        return [
-            "shown",
-            _SHOWN,
-            OBJECTIVE_EXAMPLES.version,
-            self.models.train_key(self.recipe),
-            self.recipe.name,
-        ]
+        return ["shown", _SHOWN, OBJECTIVE_EXAMPLES.version, self.models.train_key(self.recipe), self.recipe.name]
 
     def make(self) -> pd.DataFrame:
         objective, data = self.models.objective(self.recipe), self.models.training_data(self.recipe)

@@ -34,18 +34,13 @@ class AbstractStage(ABC):
     finished stage stays finished in every later graph that contains it.
     """
 
-    kind: ClassVar[str]
-    """The first word of its label; the recorded cost of a stage scales the estimates of its kind."""
-    named: ClassVar[str]
-    """Its label, for people: "train {self.recipe.name}"."""
-    makes: ClassVar[Sequence[TableSchema]] = ()
-    """Its tables, without the columns that identify models."""
+    kind: ClassVar[str]  # the first word of its label; the recorded cost of a stage scales the estimates of its kind
+    named: ClassVar[str]  # its label, for people: "train {self.recipe.name}"
+    makes: ClassVar[Sequence[TableSchema]] = ()  # its tables, without the columns that identify models
     guess: ClassVar[float] = 0.05
     """Rough cost relative to the training of a masked LM, until one of its kind is recorded."""
-    with_training: ClassVar[bool] = False
-    """Whether `infoflow train` runs it too, after the training of its model."""
-    runs_models: ClassVar[bool] = True
-    """Whether it uses the plan's threads and, if available, the GPU."""
+    with_training: ClassVar[bool] = False  # whether `infoflow train` runs it too, after the training of its model
+    runs_models: ClassVar[bool] = True  # whether it uses the plan's threads and, if available, the GPU
 
     needs: tuple[str, ...] = ()
     cost: float = 1.0  # seconds: recorded, else estimated
@@ -84,11 +79,7 @@ class AbstractStage(ABC):
         return self.guess
 
     def check(self) -> None:  # noqa: B027 (most need nothing)
-        """Refuse what would make the stage fail hours later; called before any stage of a graph is run.
-
-        Raises:
-            UserError: A requirement is not installed, or foreign files occupy the place of its results.
-        """
+        """Refuse what would make the stage fail hours later; called before any stage of a graph is run."""
 
     def columns(self) -> Mapping[str, Any]:
         """The key columns that identify the models of its rows, with their values."""
@@ -127,8 +118,7 @@ class AbstractStage(ABC):
 class AbstractKept(AbstractStage):
     """A stage that stores its result in the run folder, under a name and a key."""
 
-    stored: ClassVar[str]
-    """The name under which the result is stored."""
+    stored: ClassVar[str]  # the name under which the result is stored
 
     @property
     @abstractmethod

@@ -169,8 +169,7 @@ def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
 # copy.
 
 
-_OPEN = ""
-"""The kind of the control, in which nothing is closed."""
+_OPEN = ""  # the kind of the control, in which nothing is closed
 _WARMUP = 0.1  # share of the updates
 _VERSION = 1  # increase when the same plan trains or scores differently
 
