@@ -361,14 +361,20 @@ def claim(
     published: str,
     statistic: str,
     reads: Mapping[str, Reading],
-    learned: tuple[Spec, ...],
+    learned: tuple[Spec, ...] | None = None,
     controls: tuple[Control, ...] | None = None,
     **further: Any,
 ) -> Callable[[Test], Finding]:
     """Declare a claim whose conditions the decorated function states; `further` sets other fields of `Finding`.
 
-    Without `controls`, the only control is the same reading of untrained models.
+    By default the models of all objectives in `reads` must have learned their task, a claim that is also judged on
+    given models needs one seed, and the only control is the same reading of untrained models.
     """
+    if learned is None:
+        tables = [table for reading in reads.values() for table in reading.tables]
+        learned = tuple(dict.fromkeys(one for table in tables for one in (table.objective, table.other) if one))
+    if "given" in further:
+        further.setdefault("minimum_seeds", 1)
     if controls is None:
         objectives = {table.objective for reading in reads.values() for table in reading.tables}
         name = f"untrained model{'s' * (len(objectives) > 1)}"

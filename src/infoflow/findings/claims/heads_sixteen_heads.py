@@ -39,14 +39,10 @@ KEPT_ALONE = ablations("decoder", "cross", "others")
             decisive=False,
         ),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m1(curves: Curves) -> list[Condition]:
-    """Self-attention heads of the translation encoder, each ablated alone.
-
-    If attention as a whole does not matter, no single head does, so all heads together must matter.
-    """
+    """If attention as a whole does not matter, no single head does, so all heads together must matter."""
     return [
         stays_below(
             f"share of ablations that change the loss by more than {MATTERS} nats per token",
@@ -89,11 +85,9 @@ _M2_READS: dict[str, Reading] = {
         Control(name="untrained model", reads=untrained(_M2_READS)),
         Control(name="a random head left", reads=baselines(_M2_READS), decisive=False),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m2(curves: Curves) -> list[Condition]:
-    """Every layer of the translation model with one head left, all other layers intact."""
     others = np.concatenate([curves["encoder"], curves["decoder"]], axis=1)
     layers = np.concatenate([others, curves["cross"]], axis=1)
     return [
@@ -135,11 +129,9 @@ _M3_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "ran
         ),
         Control(name="untrained model", reads=untrained(_M3_READS)),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m3(curves: Curves) -> list[Condition]:
-    """Heads of the translation model ablated in the order of their importance, without training."""
     importance, random = curves["importance"], curves["random"]
     return [
         stays_below(
@@ -180,11 +172,9 @@ RANDOM: dict[str, Reading] = {name: removal_curve("random", kind) for name, kind
         Control(name="untrained model", reads=untrained(_M4_READS)),
         Control(name="random orders", reads=RANDOM, decisive=False),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m4(curves: Curves) -> list[Condition]:
-    """Heads of one kind of attention ablated, in the order of their importance."""
     gaps = [curves["cross"][:, 3:] - curves[name][:, 3:] for name in ("encoder", "decoder")]
     return [
         exceeds(
@@ -212,11 +202,9 @@ _M5_READS: dict[str, Reading] = {"correlation": TRANSFER.reduce(one_number)}
     ".3 (needs a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
     reads=_M5_READS,
     controls=(Control(name="shuffled heads", reads=baselines(_M5_READS)),),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m5(curves: Curves) -> list[Condition]:
-    """Effects of single ablations on two domains: the study's own sentences and those of `transfer_name`."""
     return [
         exceeds(
             "correlation of the effects of ablation between two domains",
@@ -245,11 +233,9 @@ _M6_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "ora
         ),
         Control(name="untrained model", reads=untrained(_M6_READS)),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m6(curves: Curves) -> list[Condition]:
-    """Order of importance compared with the order of each head's ablation cost."""
     gap = (curves["oracle"] - curves["importance"])[:, 1:]
     return [
         exceeds(

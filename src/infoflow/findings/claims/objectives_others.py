@@ -80,7 +80,6 @@ def _leads(scores: np.ndarray) -> np.ndarray:
         ),
         Control(name="untrained models", reads=untrained(_O2_READS)),
     ),
-    learned=(TRANSLATION, *_SHARED),
 )
 def o2(curves: Curves) -> list[Condition]:
     """The best of three denoising objectives in two families of blocks, with translation for comparison.
@@ -136,7 +135,6 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
         seeds_alone(SCORES | COST, "electra", "masked"),
         Control(name="untrained models", reads=untrained(SCORES) | COST),
     ),
-    learned=(ELECTRA, MASKED),
     hinders=hinders,
 )
 def o3(curves: Curves) -> list[Condition]:
@@ -173,10 +171,6 @@ _O4_READS: dict[str, Reading] = {
     learned=(ELECTRA, MASKED),
 )
 def o4(curves: Curves) -> list[Condition]:
-    """ELECTRA's loss on all tokens compared with its loss on the generator's positions alone.
-
-    The plan's variant is named `electra+selected`, with `selected_only = true`.
-    """
     gain, lost = curves["electra"] - curves["masked"], curves["electra"] - curves["selected"]
     return [
         exceeds("ELECTRA over the masked LM", gain, 0.0, "share"),
@@ -199,15 +193,8 @@ _O5_READS: dict[str, Reading] = {"bart": probe(BART), **{one.variant: probe(one)
         seeds_alone(_O5_READS, "bart", tuple(one.variant for one in BART_NOISES)),
         Control(name="untrained models", reads=untrained(_O5_READS)),
     ),
-    learned=(BART, *BART_NOISES),
 )
 def o5(curves: Curves) -> list[Condition]:
-    """BART's noise compared with each of its five kinds alone.
-
-    Variants of the plan are named after their single noise: `bart+masking`, `bart+deletion`, `bart+infilling`,
-    `bart+permutation`, `bart+rotation`. Permutation does not change single sentences, so windows are needed (`text =
-    "windows"`), which tables do not record.
-    """
     names = [one.variant for one in BART_NOISES]
     gains = np.concatenate([curves["bart"] - curves[name] for name in names], axis=1)
     return [exceeds("infilling with permutation over one noise alone", gains, 0.0, "share", names)]
@@ -239,10 +226,8 @@ _O6_READS: dict[str, Reading] = {
             reads=_O6_READS | {"dynamic": _O6_READS["dynamic"].changed(number="baseline")},
         ),
     ),
-    learned=(MASKED, STATIC, NEXT_SENTENCE, NEXT_SENTENCE_STATIC),
 )
 def o6(curves: Curves) -> list[Condition]:
-    """Masks drawn once or in every epoch, with and without next-sentence prediction: a two-by-two design."""
     masks = [curves["dynamic"] - curves["static"], curves["dynamic pairs"] - curves["static pairs"]]
     pairs = [curves["dynamic"] - curves["dynamic pairs"], curves["static"] - curves["static pairs"]]
     return [
@@ -268,7 +253,6 @@ _O7_READS = spans_and_words(SENTENCE_ORDER, NEXT_SENTENCE)
         seeds_alone(_O7_READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
         Control(name="untrained models", reads=untrained(_O7_READS)),
     ),
-    learned=(SENTENCE_ORDER, NEXT_SENTENCE),
 )
 def o7(curves: Curves) -> list[Condition]:
     """Whether sentence order improves coreference more than word tags, compared with next sentence.
@@ -297,10 +281,8 @@ _O8_READS = spans_and_words(SPANBERT, MASKED)
         seeds_alone(_O8_READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
         Control(name="untrained models", reads=untrained(_O8_READS)),
     ),
-    learned=(SPANBERT, MASKED),
 )
 def o8(curves: Curves) -> list[Condition]:
-    """SpanBERT compared with the masked LM on coreference (a task on spans) and word tags."""
     return spans_more_than_words(curves, "SpanBERT over the masked LM")
 
 
@@ -327,7 +309,6 @@ _O9_READS: dict[str, Reading] = {
         seeds_alone(_O9_READS, "random tokens", "masks", ("deshuffling", "language model")),
         Control(name="untrained models", reads=untrained(_O9_READS)),
     ),
-    learned=(DENOISE_FULL, DENOISE_MASK, DESHUFFLING, DECODER_LM),
 )
 def o9(curves: Curves) -> list[Condition]:
     """Text-to-text objectives that write the whole text.
@@ -368,13 +349,8 @@ _O10_READS: dict[str, Reading] = {
             reads=_O10_READS | {"student": _O10_READS["student"].changed(trained=False)},
         ),
     ),
-    learned=(DISTILLATION, MASKED),
 )
 def o10(curves: Curves) -> list[Condition]:
-    """The distilled model compared with its teacher: what it keeps, and how many parameters it has.
-
-    No table records how much faster it runs; only parameters and layers are counted.
-    """
     kept = curves["student"] / curves["teacher"]
     return [
         exceeds(

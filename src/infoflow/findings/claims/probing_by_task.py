@@ -30,12 +30,9 @@ _M1_READS: dict[str, Reading] = {"task": bits(MASKED), "control": bits(MASKED, "
             reads={"task": bits(MASKED, "shuffled"), "control": _M1_READS["control"]},
         ),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m1(curves: Curves) -> list[Condition]:
-    """Description length distinguishes a linguistic task from random labels of word types."""
     ratio = curves["control"] / curves["task"]
     return [
         exceeds("bits of the control task over those of the task, layer 0", ratio[:, :1], 1.5, "ratio", published=2.0),
@@ -64,12 +61,9 @@ _COMPRESSION = bits(MASKED, metric="compression")
             },
         ),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m2(curves: Curves) -> list[Condition]:
-    """Context shortens the code, most in layers that learned to use it."""
     gain, of_random = (curves[name][:, 1:2] - curves[name][:, :1] for name in ("trained", "random"))
     return [
         stays_below(
@@ -101,12 +95,9 @@ MOST = 0.05
     "threshold)",
     reads=untrained({"bits": bits(MASKED)}),
     controls=(Control(name="trained model", reads={"bits": bits(MASKED)}),),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m3(curves: Curves) -> list[Condition]:
-    """Layers with random weights."""
     above = curves["bits"][:, 1:]
     spread = (above.max(axis=1) - above.min(axis=1)) / above.mean(axis=1)
     return [
@@ -141,12 +132,9 @@ _M5_READS: dict[str, Reading] = {
             name="layers in random order", reads=_M5_READS, transform=shuffled_layers, permuted=("layers", num_layers)
         ),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m5(curves: Curves) -> list[Condition]:
-    """Which of the two measures orders layers more consistently across settings."""
     of_codes = spearman(curves["online"], curves["variational"])
     of_accuracies = spearman(curves["linear"], curves["mlp"])
     return [
@@ -175,12 +163,9 @@ def _reads(task: str, control: str) -> dict[str, Reading]:
     "in every layer",
     reads=_reads("task", "control"),
     controls=(Control(name="shuffled labels in place of the task", reads=_reads("shuffled", "control")),),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m6(curves: Curves) -> list[Condition]:
-    """Small probes suffice for linguistic tasks; random labels need large ones."""
     names = {"surviving": "inputs that survive", "model_bits": "bits of the model"}
     return [
         exceeds(
@@ -228,12 +213,9 @@ def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
             permuted=("tasks", lambda curves: curves["layers"].shape[1]),
         ),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def t1(curves: Curves) -> list[Condition]:
-    """At which depth tasks are solved: the classical pipeline."""
     layers = curves["layers"]
     names = [f"{second} behind {first}" for first, second in pairwise(TASKS)]
     return [
@@ -267,12 +249,9 @@ SEMANTICS: dict[str, str | tuple[str, ...]] = {"entities": ("ner-spans", "entity
         "syntax": depths(MASKED, SYNTAX, "k_weights"),
         "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),
     },
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def t2(curves: Curves) -> list[Condition]:
-    """Syntax in few layers, semantics spread over many."""
     gaps = curves["syntax"][:, :, None] - curves["semantics"][:, None]
     names = [f"{one} and {other}" for one in SYNTAX for other in SEMANTICS]
     return [
@@ -294,12 +273,9 @@ def t2(curves: Curves) -> list[Condition]:
     statistic="cumulative scores: fewer than half of all steps fall, and at least half of the tasks are best below "
     "the top",
     reads={"shape": cumulative_shape(MASKED)},
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def t3(curves: Curves) -> list[Condition]:
-    """Scores of probes that each read one more layer."""
     falling, peaks = curves["shape"][:, :1], curves["shape"][:, 1:2]
     return [
         stays_below("share of steps at which a score falls", falling, 0.5, "share of steps", bounds=SHARE, alone=False),

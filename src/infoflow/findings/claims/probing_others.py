@@ -23,12 +23,9 @@ from .._table import Reading, Table, untrained
     published="layer 0 has the lowest selectivity of ELMo's layers",
     statistic="accuracy on the task minus that on the control task, of a linear probe: some layer above layer 0",
     reads={"selectivity": accuracy(MASKED, TOKEN_TASKS, metric="selectivity")},
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def p1(curves: Curves) -> list[Condition]:
-    """Selectivity over layers."""
     selectivity = curves["selectivity"]
     return [
         exceeds(
@@ -63,12 +60,9 @@ def _reads(labels: str) -> dict[str, Reading]:
     "sentences than with all",
     reads=_reads("task"),
     controls=(Control(name="control task", reads=_reads("control")),),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def p2(curves: Curves) -> list[Condition]:
-    """The gain from pretraining, by the number of examples that the probe is trained on."""
     few, whole = (curves[f"trained, {name}"] - curves[f"untrained, {name}"] for name in ("few", "all"))
     return [
         exceeds(
@@ -93,12 +87,9 @@ def p2(curves: Curves) -> list[Condition]:
         "spearman": trees(MASKED, "spearman"),
         "beyond": trees(MASKED, "uuas", beyond_chain=True),
     },
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def p4(curves: Curves) -> list[Condition]:
-    """Trees in the geometry of states."""
     uuas, spearman = curves["uuas"], curves["spearman"]
     names = layer_names(uuas.shape[1] - 1, 1)
     return [
@@ -151,13 +142,10 @@ def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
         Control(name="permuted human scores", reads={"correlation": _agreement("permuted")}),
         Control(name="untrained model", reads=untrained(_P5_READS), decisive=False),
     ),
-    learned=(MASKED,),
     hinders=too_shallow,
     given=Given(tasks=("encoder", "masked-lm")),
-    minimum_seeds=1,
 )
 def p5(curves: Curves) -> list[Condition]:
-    """The layer whose text similarity agrees best with people."""
     found = curves["correlation"]
     return [
         exceeds(
@@ -184,10 +172,8 @@ TASKS = ("grandparent", "parent")
     statistic="label of the constituent two levels up (subtree of the dependency tree here), linear probe: the causal "
     "LM's top lies below its best layer, the translation encoder's top is its best layer",
     reads={"causal LM": accuracy(CAUSAL, TASKS), "translation": accuracy(TRANSLATION, TASKS)},
-    learned=(CAUSAL, TRANSLATION),
 )
 def p6(curves: Curves) -> list[Condition]:
-    """Translation keeps syntax at the top, which language models lose."""
     causal, translation = curves["causal LM"], curves["translation"]
     names = layer_names(causal.shape[1] - 1, 0)
     return [

@@ -46,10 +46,8 @@ _V13_READS = {"causal": identity(CAUSAL), "masked": identity(MASKED), "translati
         Control(name="chance", reads=baselines(_V13_READS)),
         Control(name="untrained models", reads=untrained(_V13_READS)),
     ),
-    learned=OBJECTIVES,
 )
 def v13(curves: Curves) -> list[Condition]:
-    """Compares the models at the top layer."""
     causal, masked, translation = (curves[name][:, -1:] for name in ("causal", "masked", "translation"))
     return [
         exceeds(
@@ -82,7 +80,6 @@ _V14_READS = {"causal LM": position(CAUSAL), "masked LM": position(MASKED), "tra
         Control(name="all pairs of occurrences", reads=baselines(_V14_READS)),
         Control(name="untrained models", reads=untrained(_V14_READS)),
     ),
-    learned=OBJECTIVES,
 )
 def v14(curves: Curves) -> list[Condition]:
     """Layers are 1..L."""
@@ -143,7 +140,6 @@ def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> 
         Control(name="chance", reads=baselines(_V15_READS)),
         Control(name="untrained models", reads=untrained(_V15_READS)),
     ),
-    learned=OBJECTIVES,
 )
 def v15(curves: Curves) -> list[Condition]:
     """Layers are 1..L.
@@ -313,7 +309,6 @@ def _orders(num_layers: int) -> np.ndarray:
             permuted=("layers", num_layers),
         ),
     ),
-    learned=OBJECTIVES,
     minimum_seeds=1,
 )
 def v17(curves: Curves) -> list[Condition]:

@@ -38,7 +38,6 @@ _V1_READS = {"causal": information(CAUSAL, "input")}
     statistic="mutual information with the input token falls at every layer; from layer 0 to the top by over .33 nats",
     reads=_V1_READS,
     controls=(Control(name="untrained model", reads=untrained(_V1_READS)), clustering_control(_V1_READS)),
-    learned=(CAUSAL,),
     minimum_seeds=1,
 )
 def v1(curves: Curves) -> list[Condition]:
@@ -67,7 +66,6 @@ _V2_READS = {"causal": information(CAUSAL, "input"), "translation": information(
     ".15 nats less in total than in the causal LM",
     reads=_V2_READS,
     controls=(Control(name="untrained models", reads=untrained(_V2_READS)), clustering_control(_V2_READS)),
-    learned=(CAUSAL, TRANSLATION),
 )
 def v2(curves: Curves) -> list[Condition]:
     """Layers are 0..L."""
@@ -112,7 +110,6 @@ _V3_READS = {"masked": information(MASKED, "input")}
         Control(name="untrained model", reads=untrained(_V3_READS)),
         clustering_control(_V3_READS),
     ),
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def v3(curves: Curves) -> list[Condition]:
@@ -206,7 +203,6 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
         Control(name="shuffled labels", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=(CAUSAL, MASKED),
     minimum_seeds=1,
 )
 def v4(curves: Curves) -> list[Condition]:
@@ -237,7 +233,6 @@ def _change(curves: Curves, model: str) -> np.ndarray:
         Control(name="masked LM with shuffled labels", reads={**READS, **baselines(REPLACED)}),
         Control(name="untrained masked LM", reads={**READS, **untrained(REPLACED)}),
     ),
-    learned=(CAUSAL, MASKED),
 )
 def v5(curves: Curves) -> list[Condition]:
     """Layers are 0..L; the masked LM sees inputs corrupted as in training."""

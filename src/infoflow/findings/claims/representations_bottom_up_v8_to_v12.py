@@ -286,11 +286,9 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
         seeds_alone(_V12_READS, "plain", "dropout"),
         Control(name="untrained models", reads=untrained(_V12_READS)),
     ),
-    learned=(TRANSLATION, TOKEN_DROPOUT),
     hinders=hinders,
 )
 def v12(curves: Curves) -> list[Condition]:
-    """Influence in layer 1 of translation encoders, by frequency bin."""
     plain, dropout = (rarest_over_next(curves[name])[:, :1] for name in ("plain", "dropout"))
     return [
         stays_below(

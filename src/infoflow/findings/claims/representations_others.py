@@ -110,7 +110,6 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
             decisive=False,
         ),
     ),
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def z1(curves: Curves) -> list[Condition]:
@@ -163,7 +162,6 @@ _Z2_READS = _reads("self_similarity")
         # Random attention mixes words too: it is not a null of this claim, but shows the contribution of training.
         Control(name="untrained models", reads=untrained(_Z2_READS), decisive=False),
     ),
-    learned=LANGUAGE_MODELS,
     minimum_seeds=1,
 )
 def z2(curves: Curves) -> list[Condition]:
@@ -212,10 +210,8 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
         Control(name="isotropic Gaussian", reads=baselines(_Z5_READS)),
         Control(name="untrained models", reads=untrained(_Z5_READS)),
     ),
-    learned=(TRANSLATION, MASKED),
 )
 def z5(curves: Curves) -> list[Condition]:
-    """Reads layer 0 only."""
     return [
         exceeds(
             "average similarity of the translation encoder's embeddings over the masked LM's",
@@ -297,7 +293,6 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
             reads={"share": untrained_share(ENCODER)},
         ),
     ),
-    learned=(TRANSLATION,),
     hinders=hinders,
     minimum_seeds=1,
 )
@@ -335,12 +330,10 @@ def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
             reads={"difference": untrained_share(ENCODER, less=DECODER)},
         ),
     ),
-    learned=(TRANSLATION,),
     hinders=_e2_hinders,
     minimum_seeds=1,
 )
 def e2(curves: Curves) -> list[Condition]:
-    """Self-attention of a translation model's encoder compared with that of its decoder."""
     difference = curves["difference"]
     return [
         exceeds(
