@@ -97,7 +97,6 @@ class Measuring:
     anonymous: Anonymous = False
 
     def options(self, only: Sequence[str] = ()) -> "AnalyzeOptions":
-        """The options of the public function."""
         from infoflow.studies import AnalyzeOptions
 
         plan = measuring_settings(self.settings, ("analysis", "probing"))
@@ -276,7 +275,6 @@ def _held_title(roles: "pd.DataFrame", held: "pd.DataFrame") -> str:
 
 
 def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> None:
-    """Print what each head does, then the best heads of each role."""
     control = untrained.set_index([*_KEYS, "role"])["value"]
     held = roles[roles["holds"]].sort_values([*_KEYS[:2], "layer", "head"], kind="stable")
     columns = [*_KEYS, "role", "other half [95%]", "baseline", "needed", "untrained"]

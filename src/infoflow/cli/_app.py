@@ -196,7 +196,6 @@ _QUIET = {
 
 
 def main() -> None:
-    """The console script `infoflow`."""
     output = use_patient_streams()
     _silence_libraries()
     keep_freed_memory()
@@ -208,7 +207,6 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code."""
     arguments = _with_new_names(arguments)
     if not arguments:
         print(_where_to_begin())
@@ -281,7 +279,6 @@ def _with_new_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _new_value(before: str, argument: str) -> str:
-    """The argument, or the current name of the precision that it names."""
     option, equals, value = argument.rpartition("=")
     return option + equals + _NEW_DTYPES.get(value, value) if "--dtype" in (before, option) else argument
 

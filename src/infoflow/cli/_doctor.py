@@ -251,7 +251,6 @@ def _hub_cache(part: str) -> Examined:
 
 
 def _gigabytes(folder: Path) -> str:
-    """Total size of the files in a folder, without links."""
     from infoflow.foundation import said_size
 
     return said_size(
@@ -271,7 +270,6 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """The command that installs it here."""
         from infoflow.foundation import install_command, requirements
 
         return install_command(requirements(self.name) if self.of_infoflow else list(self.packages))

@@ -156,7 +156,6 @@ def _asked(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions",
 def _written(
     folder: Path, frame: "pd.DataFrame", facts: "Facts", loaded: "dict[str, Model]", paths: tuple[str, ...]
 ) -> "RunFolder":
-    """The table in a run folder of its own."""
     from infoflow.flow import MODEL
     from infoflow.foundation import absolute, provenance
     from infoflow.probing import FILL_IN

@@ -83,7 +83,6 @@ def _plain(hint: Any, text: str) -> Any:
 
 
 def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Comma-separated names of an option that may be repeated."""
     names = tuple(name.strip() for text in given for name in text.split(",") if name.strip())
     if given and not names:
         from infoflow.foundation import UserError

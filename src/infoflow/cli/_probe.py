@@ -101,7 +101,6 @@ _Columns = dict[str, tuple[Callable[[dict[str, Any]], str], _Rows]]  # by headin
 
 
 def _by(frame: "pd.DataFrame", key: str = "layer", **chosen: Any) -> _Rows:
-    """The rows with these values, indexed by layer or another column."""
     rows = frame.to_dict("records")
     return {row[key]: row for row in rows if all(row[name] == value for name, value in chosen.items())}
 
@@ -123,7 +122,6 @@ def _parts(frame: "pd.DataFrame", *names: str) -> Iterator[tuple[list[str], "pd.
 
 
 def _show_lines(columns: _Columns, title: str, key: str = "layer") -> None:
-    """A line for each layer (or other key) of the first column."""
     keys = next(iter(columns.values()))[1]
     lines = [
         [str(one), *(shown(rows[one]) if one in rows else "–" for shown, rows in columns.values())] for one in keys
@@ -150,7 +148,6 @@ def _show_scores(frame: "pd.DataFrame") -> None:
 
 
 def _show_bits(frame: "pd.DataFrame") -> None:
-    """Description lengths in bits."""
     for (task, code, stack), part in _parts(frame, "task", "code", "stack"):
         own = _by(part, trained=True, labels="task", metric="bits")
         columns: _Columns = {

@@ -187,14 +187,12 @@ Names = Annotated[
 
 
 def names_of(models: Sequence[str], names: Sequence[str] = (), anonymous: bool = False) -> list[str]:
-    """The models' names in tables and figures."""
     from infoflow.studies import distinct_names
 
     return distinct_names(models, anonymous, names)
 
 
 def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -> str:
-    """The default run folder's name: the command and the models' names."""
     names = [command, *map(_short, models)]
     if shard:
         names.append(f"shard-{shard[0]}-of-{shard[1]}")

@@ -56,7 +56,6 @@ class StageMessage:
 
 
 def find_stage(entry: str, folder: str, key: str) -> Stage:
-    """The stage with that key, found by the function `entry`."""
     module, _, function = entry.partition(":")
     return getattr(importlib.import_module(module), function)(folder, key)
 
@@ -77,7 +76,6 @@ def _file_name(key: str) -> str:
 
 
 def run_stage(order: StageMessage, connection: Connection) -> None:
-    """The main function of the process."""
     _detach()
     mouth = _Mouth(connection)
     try:

@@ -237,7 +237,6 @@ class DaskEngine:
             self._notes.close()
 
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
-        """See `Engine.run`."""
         stages = in_order(graph)
         self._place.check(stages)
         run = Following(stages=stages, futures=self._submit(stages, self._notes.new_run()), on_event=on_event)
@@ -332,7 +331,6 @@ class DaskEngine:
                 self._client.cancel(list(run.futures.values()))
 
     def _everywhere(self, action: str) -> list[bool]:
-        """Run the action on each worker that responds."""
         if self._client.status != "running":
             return []
         try:

@@ -199,7 +199,6 @@ class Invitation:
 
 
 def read_invitation(folder: Path | str) -> Invitation | None:
-    """The invitation in the run folder, or None."""
     path = Path(folder) / FILE
     try:
         found = path.stat()
@@ -270,6 +269,5 @@ def require_own(folder: Path) -> None:
 
 @cache
 def _code_digest() -> str:
-    """Digest of all source files of this package."""
     root = Path(__file__).parents[1]
     return digest({path.relative_to(root).as_posix(): file_digest(path) for path in sorted(root.rglob("*.py"))})

@@ -189,7 +189,6 @@ def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending], hint: s
 
 
 def _failure_text(text: str, stages: Sequence[tuple[str, str]]) -> str:
-    """The report for the stages (label and log) that failed for one reason."""
     logs = [log for _, log in stages if log]
     failure = f"{', '.join(sorted(label for label, _ in stages))}: {text}"
     return failure + (f"\n{'Its log' if len(logs) == 1 else 'Their logs'}: {', '.join(logs)}" if logs else "")
@@ -234,6 +233,5 @@ def _finite(value: float | str | None) -> float | str | None:
 
 
 def as_event(stage: str, message: Mapping[str, Any]) -> Event:
-    """The event for a message of a stage."""
     fields = {name: value for name, value in message.items() if name not in ("event", "text")}
     return Event(kind=message["event"], stage=stage, text=message.get("text", ""), fields=fields)

@@ -162,7 +162,6 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def starter(preload: Sequence[str] = ()) -> "Spawner | Forker":
-    """The object that starts processes on this system."""
     return Forker(preload) if sys.platform == "linux" else Spawner()
 
 
@@ -308,7 +307,6 @@ def _threads_in_use(threads: int) -> int:
 
 
 def _cpu_seconds() -> float:
-    """CPU seconds of this process and its ended children."""
     return time.process_time() + sum(os.times()[2:4])  # children only in hundredths of a second
 
 

@@ -166,7 +166,6 @@ class Supervisor:
             child.stop()
 
     def kill(self) -> None:
-        """End all running processes at once."""
         self.stop()
         with self._changed:
             running = list(self._running)
@@ -264,7 +263,6 @@ _ADVICE = (
 
 
 def last_lines(log: str) -> str:
-    """The last lines of a log."""
     try:
         with Path(log).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 20_000))

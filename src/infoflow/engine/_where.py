@@ -170,7 +170,6 @@ class Following:
             self.on_event(as_event(key, message))
 
     def ended(self) -> list[Stage]:
-        """Stages that have ended since the last check."""
         return [stage for stage in self.stages if stage.key not in self.endings and not self._is_open(stage.key)]
 
     def note(self, ended: Sequence[Stage]) -> None:

@@ -54,7 +54,6 @@ def own_settings() -> Iterator[None]:
 
 
 def plugin_name(nonce: str) -> str:
-    """The name of a study's plugin and of its event topic."""
     return f"infoflow-{nonce}"
 
 
@@ -226,7 +225,6 @@ async def _silence(worker: Worker) -> None:
 
 
 def security_of(certificate: str, key: str) -> Security:
-    """TLS with the study's single certificate on both sides."""
     roles = {
         f"tls_{role}_{part}": value
         for role in ("client", "scheduler", "worker")

@@ -247,7 +247,6 @@ def _beyond_chance(control: Control, finding: Finding, found: dict[str, Samples]
 
 
 def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | None:
-    """The decisive control that comes closest to the claim; None if none was measured."""
     measured = [control for control in controls if control.decisive and not control.missing]
     sign = 1 if side == "above" else -1
     return max(measured, key=lambda c: (c.shows_claim, np.nan_to_num(sign * c.value, nan=-np.inf)), default=None)

@@ -234,7 +234,6 @@ def coreference(objective: Spec) -> Reading:
 
 
 def spans_and_words(new: Spec, old: Spec) -> dict[str, Reading]:
-    """The readings of `spans_more_than_words` for two objectives."""
     of = {"new": new, "old": old}
     spans: dict[str, Reading] = {f"{which} spans": coreference(objective) for which, objective in of.items()}
     return spans | {f"{which} words": probe(objective) for which, objective in of.items()}
@@ -250,12 +249,10 @@ def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
 
 
 def parameters(objective: Spec) -> Reading:
-    """Number of parameters of the measured part of the model."""
     return Table(MATCH.name, objective, number="measured_parameters").reduce(_exactly)
 
 
 def operations(objective: Spec) -> Reading:
-    """Counted floating-point operations of the training."""
     return Table(MATCH.name, objective, number="flops").reduce(_exactly)
 
 
@@ -312,7 +309,6 @@ def finished(numbers: np.ndarray) -> bool:
 
 
 def of_difference(later: Bound, earlier: Bound) -> Reach:
-    """The reach of the difference between the times `later` and `earlier`."""
     return limit(later.earlier or earlier.later), limit(later.later or earlier.earlier)
 
 

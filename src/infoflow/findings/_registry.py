@@ -80,7 +80,6 @@ def describe() -> str:
 
 
 def facts_of(finding: Finding) -> dict[str, str]:
-    """Facts about a claim: its test, controls, published numbers, needs, source and tables."""
     controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
     learned = ", ".join(one.label for one in finding.learned)
     models = f"models that have learned their task: {learned}" if learned else "models need not have learned their task"

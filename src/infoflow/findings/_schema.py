@@ -161,12 +161,10 @@ class JudgedRun:
 
     @property
     def weights(self) -> dict[str, str]:
-        """SHA-256 of the weights of each trained model → its name."""
         return dict(self.entry.get("weights", {}))
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """The plan's sections about the models and their training."""
         return self.entry.get("plan", {})
 
     @property
@@ -182,7 +180,6 @@ class JudgedRun:
 
 
 def judged_runs(folder: RunFolder) -> list[JudgedRun]:
-    """The runs of an earlier comparison."""
     again = "Compare its studies again: infoflow over-scale."
     entries = folder.read().get("runs")
     if not isinstance(entries, list) or not all(isinstance(one, dict) and "run" in one for one in entries):

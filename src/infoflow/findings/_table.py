@@ -235,7 +235,6 @@ def baselines(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def one_number(rows: SeedRows) -> np.ndarray:
-    """The number of the only row, (1 + R, 1)."""
     numbers = rows.numbers
     if numbers.shape[1] != 1 or not np.isfinite(numbers[0]).all():
         raise Absent(f"a table has {numbers.shape[1]} rows for one model, or no number: one number is needed")
@@ -252,7 +251,6 @@ def exact(values: Any) -> Exact:
 
 
 def varies(rows: np.ndarray) -> bool:
-    """Whether a column differs between rows."""
     return len(rows) > 1 and bool(np.ptp(np.nan_to_num(rows), axis=0).any())
 
 

@@ -165,7 +165,6 @@ _BOUNDS: dict[Scale, tuple[float, float]] = {
 
 
 def bounds_of(scale: Scale) -> tuple[float, float]:
-    """The minimum and maximum of a statistic of that scale."""
     return scale if isinstance(scale, tuple) else _BOUNDS[scale]
 
 

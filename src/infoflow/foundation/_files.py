@@ -125,7 +125,6 @@ def _remove_dead(partial: Iterable[Path]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -195,7 +194,6 @@ def disk_named(path: Path) -> Iterator[None]:
 
 
 def _disk_of(path: Path) -> str:
-    """The mount point of the file system of `path`."""
     return str(next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.ismount(folder)))
 
 

@@ -43,7 +43,6 @@ class Limits:
     own: bool = False  # the text is the user's own word, such as the name of a column
 
     def hold(self, value: float) -> bool:
-        """Whether the number lies within the limits."""
         return (
             (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
@@ -295,7 +294,6 @@ def _number(bound: float) -> str:
 
 
 def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raise a UserError if the setting `name` holds an unknown word."""
     if unknown := [value for value in values if value not in known]:
         raise UserError(
             f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"

@@ -117,7 +117,6 @@ class Job:
 
     @property
     def rate(self) -> float:
-        """Units per second from beginning to end."""
         return self.done / max(self.elapsed, 1e-9)
 
     @property
@@ -132,7 +131,6 @@ class Job:
         return max(self.total - self.reached, 0.0) / pace if self.total and pace else None
 
     def numbers(self) -> dict[str, float | str | None]:
-        """The progress as numbers, for programs."""
         left = self.remaining
         return {
             "label": self.label,

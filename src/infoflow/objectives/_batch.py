@@ -274,7 +274,6 @@ def supervised_cross_entropy(
 
 
 def prediction_head(module: nn.Module) -> nn.Module:
-    """The submodule that maps a language model's last hidden states to logits."""
     for name in _HEADS:
         if isinstance(head := getattr(module, name, None), nn.Module):
             return head

@@ -157,7 +157,6 @@ def random_tokens(
 
 
 def text_counts(vocabulary: Vocabulary) -> np.ndarray:
-    """How often each id occurs in the training text."""
     if vocabulary.counts is None:
         raise _uncounted()
     return vocabulary.counts
@@ -171,7 +170,6 @@ def _uncounted() -> UserError:
 
 
 def mask_id(vocabulary: Vocabulary, objective: str) -> int:
-    """The id of [MASK], for an objective of this name."""
     if vocabulary.mask is None:
         raise UserError(f"{objective} needs a mask token. Got a tokenizer without one: set its mask_token.")
     return vocabulary.mask

@@ -150,7 +150,6 @@ class MultiTask(AbstractObjective):
 
 
 def _ids(prefix: str, vocabulary: Vocabulary) -> np.ndarray:
-    """The tokens of a prefix, int64 (token,)."""
     try:
         return vocabulary.ids[prefix] if prefix else np.empty(0, dtype=np.int64)
     except KeyError:

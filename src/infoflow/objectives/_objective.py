@@ -66,7 +66,6 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """The score's display name."""
         return "BLEU" if self.name == "bleu" else self.name
 
     def learned(self, low: float, high: float, baseline: float) -> bool:
@@ -94,7 +93,6 @@ class Answers:
 
 
 def accuracy(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
-    """Weighted share of right answers."""
     return float(np.average((scores > 0) == (truth > 0), weights=weights))
 
 

@@ -110,7 +110,6 @@ def takes_token_dropout(name: str) -> bool:
 
 
 def _options(cls: type[AbstractObjective]) -> dict[str, Any]:
-    """Options with their defaults."""
     return {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type] (all are dataclasses)
 
 
@@ -165,7 +164,6 @@ class TextBatch:
 def batch_of_text(
     objective: AbstractObjective, read: Sequence[Sequence[str]], written: Sequence[str], seed: int = 0
 ) -> TextBatch:
-    """The batch of an objective for the words of sentences and of their translation."""
     joint, prefixes = objective.one_vocabulary, objective.prefixes if isinstance(objective, MultiTask) else ()
     sentinels = objective.num_sentinels(2 * _MOST_WORDS)
     source, names = _vocabulary([*read, *([written] if joint else [])], sentinels, prefixes)

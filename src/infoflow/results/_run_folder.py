@@ -306,7 +306,6 @@ _KINDS: dict[str, tuple[_Check, str]] = {
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The entries of run.json."""
     try:
         manifest = read_object(path)
     except (ValueError, RecursionError) as error:

@@ -377,7 +377,6 @@ def _units(keys: tuple[object, ...], known: Mapping[object, tuple[int, ...]]) ->
 
 
 def _scale(rows: pd.DataFrame, at: np.ndarray) -> Scale:
-    """The scale of the numbers in these rows of one table."""
     columns = [_taken(rows, name, at) for name in ("metric", "statistic", "measure") if name in rows]
     names = {str(name) for column in columns for name in column} or {""}
     scales = {scale_of(name, rows.attrs.get("unit", "")) for name in names}

@@ -144,7 +144,6 @@ def _may_be_damaged(path: Path) -> bool:
 
 
 def read_table(path: Path | str) -> StoredTable:
-    """Read a table with its schema and provenance."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"There is no table {path}. Run the analysis first, or check the run folder's name.")

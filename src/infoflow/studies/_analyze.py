@@ -162,7 +162,6 @@ def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> l
 
 
 def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """The measures that count tokens one by one."""
     others = list(dict.fromkeys(measure.name for measure in measures if not measure.by_token))
     kept = [measure for measure in measures if measure.by_token]
     if not kept:
@@ -244,7 +243,6 @@ def _absolute(sources: Sequence[Path | str], options: AnalyzeOptions) -> tuple[l
 
 
 def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
-    """Models and options of a stored plan."""
     plan = plan if isinstance(plan, dict) else {}
     sources = plan.get("models")
     try:
@@ -333,13 +331,11 @@ def _chats(source: str, options: AnalyzeOptions, sources: Sequence[str]) -> Corp
 
 
 def described_corpus(corpus: Corpus) -> dict[str, Any]:
-    """The entry of run.json about the sentences that were read."""
     words = int(corpus.word_counts.sum())
     return {"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words}
 
 
 def described_model(subject: Subject, parameters: int) -> dict[str, Any]:
-    """The entry of run.json about a model."""
     keys = subject.keys()
     return {"name": keys.pop("model"), **keys, "parameters": parameters}
 

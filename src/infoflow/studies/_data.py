@@ -141,7 +141,6 @@ class StudyData:
         return TrainingData(source=rows, vocabulary=vocabulary, tokenizer=self.tokenizer, card=self.card)
 
     def _counted(self, positions: int) -> Vocabulary:
-        """The vocabulary with token frequencies of the training part."""
         vocabulary = self.vocabulary
         with use_display(SilentDisplay()):  # cut sentences are reported where they are read
             encoded = self.train.encode(self.tokenizer, max_length=positions)

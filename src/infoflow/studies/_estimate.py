@@ -67,7 +67,6 @@ def _share(measure: Any, counts: Counts) -> float:
 
 
 def _read(measure: Any, counts: Counts) -> int:
-    """Tokens of a measure's sample."""
     occurrences = getattr(measure, "occurrences", None) or getattr(measure, "per_bin", None) or counts.tokens
     return min(int(occurrences), counts.tokens)
 
@@ -233,7 +232,6 @@ def _counted(source: str, corpus: Corpus, tokenizer: str | None, max_length: int
 
 
 def _weight_bytes(counts: Counts, weights: int, dtype: str, quantize: str) -> int:
-    """Bytes of the weights in memory."""
     wide = torch.empty(0, dtype=getattr(torch, dtype)).element_size()
     small = counts.linear - counts.head
     return int(wide * (weights - small) + small * _QUANTISED_BYTES.get(quantize, wide))

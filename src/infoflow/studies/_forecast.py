@@ -58,7 +58,6 @@ class Forecast:
             self._observe(self._stages[key], self._now() - points[0][0])
 
     def has_seen(self, kind: str) -> bool:
-        """Whether a stage of that kind has ended."""
         return kind in self._paces
 
     def _observe(self, stage: Planned, seconds: float) -> None:

@@ -172,12 +172,10 @@ def given_subject(model: Model, name: str = "", *, trained: bool = True) -> Subj
 
 
 def family_of(model: Model) -> str:
-    """The transformers name of the architecture."""
     return str(getattr(model.module.config, "model_type", ""))
 
 
 def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:
-    """The models, then their controls if requested."""
     kinds = (True, False) if options.control else (True,)
     names = distinct_names(sources, options.anonymous, options.names)
     return [

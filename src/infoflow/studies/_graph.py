@@ -106,7 +106,6 @@ class Costs:
 
 
 def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
-    """Record what a stage used, together with its estimate."""
     if usage.seconds < 0.05:
         return
     record = {
@@ -127,13 +126,11 @@ def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
 
 
 def records(folder: RunFolder) -> Mapping[str, dict[str, Any]]:
-    """Records of finished stages, by their keys."""
     found = {path.stem: _read(path) for path in sorted(_folder(folder).glob("*.json"))}
     return {key: record for key, record in found.items() if record is not None}
 
 
 def records_of(stages: Iterable[AbstractStage], folder: RunFolder) -> list[dict[str, Any]]:
-    """Records of a graph's stages, in order, if they exist."""
     known = records(folder)
     return [known[stage.key] for stage in stages if stage.key in known]
 

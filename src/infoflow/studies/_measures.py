@@ -149,7 +149,6 @@ def _tasks(plan: ProbingPlan) -> list[str]:
 
 
 def probing_tables(plan: ProbingPlan) -> tuple[str, ...]:
-    """The tables that the plan's probes write."""
     return tuple(dict.fromkeys(measure.name for measure in probing_measures(plan)))
 
 
@@ -223,7 +222,6 @@ def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
 def named_measures(
     plan: AnalysisPlan, names: Sequence[str], setting: str = "--only", others: Sequence[str] = ()
 ) -> list[AbstractMeasure]:
-    """The measures of one model that write these tables."""
     every = _every_measure(plan)
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
@@ -243,7 +241,6 @@ def _of_subjects() -> list[type[AbstractMeasure]]:
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
-    """The measures of model pairs that the plan requests."""
     return [measure for measure in _all_pairs(plan) if not plan.tables or measure.name in plan.tables]
 
 

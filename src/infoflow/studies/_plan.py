@@ -45,7 +45,6 @@ _MOST_TABLES = 1000  # tables with the same name
 
 
 def read_plan(path: Path) -> str:
-    """The text of a plan file."""
     if (size := path.stat().st_size) > _LARGEST_PLAN:
         raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
     try:
@@ -55,7 +54,6 @@ def read_plan(path: Path) -> str:
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The tables of a TOML text."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -182,7 +180,6 @@ class CorePlan:
         return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
 
     def objective(self, name: str) -> AbstractObjective:
-        """The objective called `name` (see `spec`)."""
         spec = self.spec(name)
         return make_objective(spec.name, **spec.options)
 
@@ -302,7 +299,6 @@ def stored_plan(run: RunFolder, run_code: bool = False) -> StudyPlan:
 
 
 def _without_retired(values: Any) -> Any:
-    """The plan without settings of earlier versions."""
     if not isinstance(values, dict):
         return values
     return {

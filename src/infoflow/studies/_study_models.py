@@ -109,7 +109,6 @@ class StudyModels:
         return digest([_VERSION, self.data_key, settings, recipe.objective.label, recipe.seed, *more])
 
     def teacher(self, recipe: Recipe) -> Recipe | None:
-        """The recipe of this model's teacher."""
         name = self.objective(recipe).teacher
         return dataclasses.replace(recipe, objective=self.plan.spec(name)) if name else None
 
@@ -145,15 +144,12 @@ class StudyModels:
     # -- folders ------------------------------------------------------------------------------------------------------
 
     def weights(self, recipe: Recipe) -> Path:
-        """The folder of the trained weights."""
         return self.bench.path("training", self.train_key(recipe)) / "model"
 
     def log(self, recipe: Recipe) -> Path:
-        """The file of training losses."""
         return self.weights(recipe).parent / "log.jsonl"
 
     def published(self, recipe: Recipe) -> Path:
-        """The published folder of the model."""
         return self.run.models / recipe.name
 
     def is_trained(self, recipe: Recipe) -> bool:
@@ -177,12 +173,10 @@ class StudyModels:
         return self.plan.checkpoints.steps(self._as_long_as_it_is(recipe)) if self.plan.checkpoints.on else []
 
     def keeping(self) -> SnapshotPlan | None:
-        """Which checkpoints and measurements a training keeps."""
         plan = self.plan.checkpoints
         return SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
 
     def snapshots(self, recipe: Recipe) -> Snapshots:
-        """The kept checkpoints of its training."""
         folder = self.weights(recipe).parent / SNAPSHOTS
         return self._snapshots.setdefault(str(folder), Snapshots(folder))
 
@@ -209,7 +203,6 @@ class StudyModels:
         return self.snapshots(recipe).path(update)
 
     def clock(self, recipe: Recipe, update: int) -> Clock:
-        """Position of the checkpoint in its training."""
         here, config = self.snapshot(recipe, update), self._as_long_as_it_is(recipe)
         entries = self.snapshots(recipe).entries().values()
         same = [one.update for one in entries if one.update < update and one.weights == here.weights]
@@ -227,7 +220,6 @@ class StudyModels:
     # -- training and loading -----------------------------------------------------------------------------------------
 
     def initial(self, recipe: Recipe) -> PreTrainedModel:
-        """The model before its first update."""
         objective, data = self.objective(recipe), self.data
         models = build_models(
             [objective],
@@ -316,7 +308,6 @@ class StudyModels:
         return dataclasses.replace(model, module=module.to(model.device).eval())
 
     def _folder(self, subject: Subject) -> Path:
-        """The weights of a fully or partly trained model."""
         recipe = subject.recipe
         if subject.update is not None:
             return self.checkpoint(recipe, subject.update)

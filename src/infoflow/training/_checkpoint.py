@@ -50,7 +50,6 @@ Exported = Callable[[PreTrainedModel], PreTrainedModel]
 
 
 def the_whole(module: PreTrainedModel) -> PreTrainedModel:
-    """The module itself."""
     return module
 
 
@@ -79,7 +78,6 @@ class Checkpoints:
         sweep_partial(folder)
 
     def path(self, update: int) -> Path:
-        """Path of an update's checkpoint."""
         return self.folder / f"step-{update:08}"
 
     def updates(self) -> list[int]:
@@ -87,7 +85,6 @@ class Checkpoints:
         return sorted(int(path.name.removeprefix("step-")) for path in self.folder.glob("step-*"))
 
     def latest(self) -> Path | None:
-        """The newest complete checkpoint."""
         return next(iter(self.resumable()), None)
 
     def resumable(self) -> list[Path]:
@@ -168,7 +165,6 @@ def why_unreadable(path: Path) -> str:
 
 
 def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
-    """State, optimiser tensors and hook tensors of a checkpoint."""
     training = path / "training"
     state = TrainingState(**read_object(training / "state.json"))
     return state, load_file(training / "optimizer.safetensors"), load_file(training / "hooks.safetensors")

@@ -157,7 +157,6 @@ class Clock:
     same_as: int = NOT_THE_SAME
 
     def columns(self) -> dict[str, Any]:
-        """Its values in `CLOCKS`."""
         return {column.name: getattr(self, column.name) for column in CLOCKS}
 
 

@@ -175,7 +175,6 @@ def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict
 
 
 def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
-    """Restore the state from `optimizer_state`."""
     parameters = dict(module.named_parameters())
     for key, value in state.items():
         name, field = key.rsplit(":", 1)

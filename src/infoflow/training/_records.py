@@ -141,7 +141,6 @@ class MetricsLog:
             temporary.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
 
     def write(self, **fields: Any) -> None:
-        """Append one line."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(fields) + "\n")
 
@@ -159,7 +158,6 @@ class LogWindow:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def add(self, result: UpdateResult) -> None:
-        """Count one update."""
         for name, loss in result.losses.items():
             self._losses[name] = self._losses.get(name, 0.0) + loss
             self._counts[name] = self._counts.get(name, 0) + result.counts[name]
@@ -194,7 +192,6 @@ class LogWindow:
 
     @classmethod
     def restore(cls, state: dict[str, Any]) -> "LogWindow":
-        """The window from `state`."""
         window = cls()
         window._losses, window._counts = dict(state["losses"]), dict(state["counts"])
         window._updates, window._norms = state["updates"], state["norms"]

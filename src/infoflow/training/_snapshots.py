@@ -60,7 +60,6 @@ class Snapshot:
 
     @property
     def weights(self) -> dict[str, str]:
-        """SHA-256 of the files that hold weights."""
         return {name: value for name, value in self.files.items() if is_weights(name)}
 
 
@@ -72,7 +71,6 @@ class Snapshots:
         self._digests: dict[tuple[str, int, int, int], str] = {}  # by the status of a file when it was read
 
     def path(self, update: int) -> Path:
-        """Path of an update's snapshot."""
         return self.folder / f"step-{update:08}"
 
     def entries(self) -> dict[int, Snapshot]:
@@ -84,7 +82,6 @@ class Snapshots:
         return [update for update, entry in self.entries().items() if self.is_intact(entry)]
 
     def is_intact(self, entry: Snapshot) -> bool:
-        """Whether the files match the entry."""
         return all(self._digest(self.path(entry.update) / name) == value for name, value in entry.files.items())
 
     def add(self, entry: Snapshot) -> None:
@@ -141,7 +138,6 @@ class Snapshots:
                 temporary.replace(target)
 
     def _read(self) -> tuple[list[int], dict[int, Snapshot]]:
-        """The scheduled and the existing snapshots."""
         try:
             facts = read_object(self.folder / _MANIFEST)
             found = sorted((Snapshot(**fields) for fields in facts["snapshots"]), key=lambda one: one.update)
@@ -168,7 +164,6 @@ class Snapshots:
 
 
 def is_weights(name: str) -> bool:
-    """Whether the file of a model's folder holds weights."""
     return name.endswith(_WEIGHTS)
 
 
@@ -225,7 +220,6 @@ class SnapshotWriter:
         self._kept.expect(self._steps)
 
     def wants(self, update: int) -> bool:
-        """Whether the weights after this update are kept or compared."""
         return update in self._steps or update in self._plan.proofs
 
     def write(self, module: PreTrainedModel, update: int, **facts: Any) -> None:

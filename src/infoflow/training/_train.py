@@ -143,7 +143,6 @@ class _Run:
         return self.data.tokenizer, self.data.target_tokenizer if self.objective.needs_translation else None
 
     def _card(self, text: str, scores: Sequence[str] = ()) -> dict[str, Any]:
-        """Contents of the model card."""
         name, seed, family = self.objective.name, self.config.seed, type(self.model).__name__
         told = f"{family}, trained by infoflow on the objective `{name}` with seed {seed}. {text}"
         known = self.data.known(self.objective)
@@ -262,7 +261,6 @@ class _Run:
             )
 
     def _snapshot(self, result: UpdateResult | None) -> None:
-        """Save the weights for measuring if this update is scheduled."""
         update = self.state.update
         if self.snapshots is None or not self.snapshots.wants(update):
             return
@@ -278,14 +276,12 @@ class _Run:
             )
 
     def _loss(self, result: UpdateResult | None) -> float | None:
-        """Loss of one update, in nats per item."""
         if result is None:
             return None
         means = {name: float(loss) / max(result.counts[name], 1) for name, loss in result.losses.items()}
         return self.objective.weighted(means)
 
     def _keep(self, stop: bool) -> None:
-        """Evaluate and save if this update is scheduled."""
         config, update = self.config, self.state.update
         final = self._ended
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)

@@ -94,7 +94,6 @@ class FrozenSlices(TrainingHook):
                 parameter[mask.to(parameter.device)] = self._kept[name].to(parameter.device)
 
     def close(self) -> None:
-        """Let gradients pass again."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -339,7 +338,6 @@ def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
 
 
 def from_first(tensors: Iterable[Tensor]) -> None:
-    """Broadcast the values of the first process."""
     for tensor in tensors:
         torch.distributed.broadcast(tensor.detach(), src=0)
 
@@ -357,7 +355,6 @@ class Evaluation:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss)."""
         return math.exp(min(self.loss, 700.0))
 
 

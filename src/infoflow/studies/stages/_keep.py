@@ -49,7 +49,6 @@ class Keep(OfRecipe):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Keep]":
-        """One stage for each training."""
         if not models.plan.checkpoints.on:
             return []
         if not models.prepared:
@@ -87,7 +86,6 @@ class Keep(OfRecipe):
         return {}
 
     def tables(self) -> Part:
-        """Manifest entries of each kept update."""
         models, recipe = self.models, self.recipe
         return {CHECKPOINTS.name: pd.DataFrame([self._row(update) for update in models.wanted(recipe)])}
 

@@ -75,7 +75,6 @@ class AbstractMeasureStage(AbstractMeasuring):
 
     @property
     def pair_measures(self) -> list[PairMeasure]:
-        """The pair measures that use its sample."""
         return []
 
     def is_done(self) -> bool:
@@ -115,7 +114,6 @@ class AbstractMeasureStage(AbstractMeasuring):
         return self.samples_folder
 
     def keep_sample(self) -> None:
-        """Mark the sample as complete."""
         self.samples_folder.mkdir(parents=True, exist_ok=True)
         (self.samples_folder / _COMPLETE).touch()
 
@@ -286,7 +284,6 @@ class MeasureGiven(AbstractMeasureStage):
         return self.given.load(self.options)
 
     def release(self) -> None:
-        """Release the model; it is loaded again on demand."""
         self.__dict__.pop("model", None)
 
     def needed_for(self, parts: Sequence[str]) -> "MeasureGiven":
@@ -348,7 +345,6 @@ class MeasureGiven(AbstractMeasureStage):
         self.release()
 
     def _merged(self, with_sample: bool) -> Computed:
-        """The model's tables from its shards."""
         shards = shards_in(self.bench.path(SHARDS, self.pass_key))
         if not shards:
             raise UserError(

@@ -250,7 +250,6 @@ def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
 
 
 def pair_key(models: StudyModels, first: Subject, second: Subject) -> str:
-    """Key of the comparison of two models."""
     measures = described(pair_measures(models.plan.analysis))
     return digest([models.states_key(first), models.states_key(second), measures])
 

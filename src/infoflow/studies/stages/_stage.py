@@ -75,7 +75,6 @@ class AbstractStage(ABC):
 
     @property
     def estimate(self) -> float:
-        """Its `guess`, or a better estimate."""
         return self.guess
 
     def check(self) -> None:  # noqa: B027 (most need nothing)
@@ -171,7 +170,6 @@ class AbstractMeasuring(AbstractKept):
         return agree(all(self.cache.done(self.stored, key) for key in self.table_keys().values()))
 
     def run(self) -> dict[str, Any]:
-        """Make the missing tables."""
         self.cache.each_table(self.stored, self.table_keys(), self.plain_schemas(), self.make)
         return {"failures": len(self.failures())}
 
@@ -194,7 +192,6 @@ class AbstractFactStage(AbstractKept):
         return self.cache.facts(self.stored, self.content, self.make)
 
     def facts(self) -> dict[str, Any]:
-        """The values of a finished stage."""
         return self.cache.read_facts(self.stored, self.content)
 
 
