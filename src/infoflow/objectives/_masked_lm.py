@@ -275,6 +275,7 @@ class AbstractPairObjective(AbstractObjective):
 
     @property
     def masked_lm(self) -> MaskedLM:
+        """The objective that masks the tokens."""
         return MaskedLM(selection=self.selection, rate=self.rate)
 
     @property
@@ -328,6 +329,7 @@ class AbstractPairObjective(AbstractObjective):
         }
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
+        """The predictions about the pairs, with the truth."""
         model: Any = module
         logits = model.pair_logits(self._hidden(model, batch)).float()
         scores = (logits[:, 1] - logits[:, 0]).detach().cpu().numpy()

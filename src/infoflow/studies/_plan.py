@@ -180,6 +180,7 @@ class CorePlan:
         return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
 
     def objective(self, name: str) -> AbstractObjective:
+        """The objective called `name` (see `spec`)."""
         spec = self.spec(name)
         return make_objective(spec.name, **spec.options)
 

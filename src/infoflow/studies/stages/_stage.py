@@ -192,6 +192,7 @@ class AbstractFactStage(AbstractKept):
         return self.cache.facts(self.stored, self.content, self.make)
 
     def facts(self) -> dict[str, Any]:
+        """The values of a finished stage."""
         return self.cache.read_facts(self.stored, self.content)
 
 
