@@ -11,33 +11,16 @@ from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, CountOrNone, DistinctNames, Limits, UserError, as_written, one_of
 
+from . import _text_to_text as t5
 from ._batch import Batch, Corrupted, Example, LossTerm, Noise
 from ._encoder_decoder import Bart, Translation, target_loss
 from ._objective import BLEU, LOSS, AbstractObjective, Family, Metric, Writes
-from ._text_to_text import (
-    DenoiseFull,
-    DenoiseMask,
-    Deshuffling,
-    DropTokens,
-    PrefixLM,
-    ReplaceSpans,
-    Seq2SeqLM,
-    SpanCorruption,
-)
 
 _TASKS: dict[str, AbstractObjective] = {
     cls.name: cls()
     for cls in (
-        Translation,
-        SpanCorruption,
-        ReplaceSpans,
-        DropTokens,
-        DenoiseFull,
-        DenoiseMask,
-        Deshuffling,
-        PrefixLM,
-        Seq2SeqLM,
-        Bart,
+        *(Translation, t5.SpanCorruption, t5.ReplaceSpans, t5.DropTokens, t5.DenoiseFull, t5.DenoiseMask),
+        *(t5.Deshuffling, t5.PrefixLM, t5.Seq2SeqLM, Bart),
     )
 }
 Temperature = Annotated[float, Limits(at_least=1, at_most=1000)]

@@ -12,6 +12,7 @@ from infoflow._subjects import provided
 from infoflow.corpus import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, STOPS, Vocabulary, sentences_of, sentinel_names
 from infoflow.foundation import UserError, did_you_mean, read_setting, stream, words_and_signs
 
+from . import _text_to_text as t5
 from ._batch import UNSUPERVISED, Batch, Corrupted, Noise, Shown
 from ._causal_lm import BiLM, CausalLM, PrefixDecoder
 from ._encoder_decoder import Bart, Mass, Translation
@@ -20,43 +21,13 @@ from ._multitask import MultiTask
 from ._objective import OPTION as TOKEN_DROPOUT
 from ._objective import AbstractObjective, Metric, with_token_dropout
 from ._skip_gram import SkipGram
-from ._text_to_text import (
-    DenoiseFull,
-    DenoiseMask,
-    Deshuffling,
-    DropTokens,
-    PrefixLM,
-    ReplaceSpans,
-    Seq2SeqLM,
-    SpanCorruption,
-)
 from ._two_models import Distillation, Electra
 
 _ALL: tuple[type[AbstractObjective], ...] = (
-    CausalLM,
-    MaskedLM,
-    Translation,
-    NextSentence,
-    SentenceOrder,
-    SpanBert,
-    Electra,
-    PrefixLM,
-    PrefixDecoder,
-    Seq2SeqLM,
-    DenoiseFull,
-    DenoiseMask,
-    Deshuffling,
-    ReplaceSpans,
-    DropTokens,
-    SpanCorruption,
-    Mass,
-    Bart,
-    Distillation,
-    BiLM,
-    SkipGram,
-    MultiTask,
+    *(CausalLM, MaskedLM, Translation, NextSentence, SentenceOrder, SpanBert, Electra, t5.PrefixLM, PrefixDecoder),
+    *(t5.Seq2SeqLM, t5.DenoiseFull, t5.DenoiseMask, t5.Deshuffling, t5.ReplaceSpans, t5.DropTokens),
+    *(t5.SpanCorruption, Mass, Bart, Distillation, BiLM, SkipGram, MultiTask),
 )
-
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
 """The objectives by name, as in plans: those of the package, then the user's own (`load_objectives`)."""
 
