@@ -20,13 +20,11 @@ from infoflow._process import keep_freed_memory, sigterm_interrupts
 from infoflow._subjects import parts
 
 from ._analyze import analyze, compare, heads, merge, view
-from ._data import describe, get, show_example
+from ._data import describe, get, list_names, show_example
 from ._doctor import doctor
 from ._examples import epilogue, examples
-from ._fill_in import fill_in
-from ._list import list_names
+from ._fill_in import fill_in, predict
 from ._options import check_arguments, check_extras
-from ._predict import predict
 from ._probe import bert_score, probe
 from ._session import Incomplete, explain
 from ._study import findings, report, stage, stages, study, train, worker

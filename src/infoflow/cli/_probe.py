@@ -7,24 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from . import _session as cli
 from ._analyze import Measuring
 from ._options import Reading, limited, names_in
-from ._session import (
-    Device,
-    Names,
-    Out,
-    Seed,
-    Session,
-    estimate,
-    require_all,
-    run_folder,
-    run_name,
-    show,
-    show_path,
-    show_table,
-    show_text,
-    working,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,8 +34,8 @@ def probe(
     bad_column: str | None = None,
     only: Named = (),
     measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Show what each layer encodes, compared with the majority class, random weights and a control task.
 
@@ -66,7 +51,7 @@ def probe(
         bad_column: Column of unacceptable sentences in a table, for minimal-pairs.
         only: Tables to compute, separated by commas. Default: all of these probes.
     """
-    with working(session, model):
+    with cli.working(session, model):
         from infoflow.studies import probe as probe_model
 
         options = replace(
@@ -79,7 +64,11 @@ def probe(
         )
         tasks, probes = names_in("--task", task), names_in("--probe", probe)
         run = probe_model(
-            model, tasks, probes, options=options, out=run_folder(out, run_name("probe", *measuring.name or [model]))
+            model,
+            tasks,
+            probes,
+            options=options,
+            out=cli.run_folder(out, cli.run_name("probe", *measuring.name or [model])),
         )
         wanted = run.folder.read()["plan"]["options"]["only"]
         frames = {name: run.tables[name] for name in wanted if name in run.tables}
@@ -87,10 +76,10 @@ def probe(
             if name in frames and not frames[name].empty:
                 show_one(frames[name])
         if empty := [name for name in wanted if name not in frames or frames[name].empty]:
-            show(f"Empty tables: {', '.join(empty)}. The report says which measure was skipped and why.")
-        show_path("Tables", run.path / "tables")
-        show_path("Report", run.path / "report.html")
-        require_all([run])
+            cli.show(f"Empty tables: {', '.join(empty)}. The report says which measure was skipped and why.")
+        cli.show_path("Tables", run.path / "tables")
+        cli.show_path("Report", run.path / "report.html")
+        cli.require_all([run])
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -106,7 +95,7 @@ def _by(frame: "pd.DataFrame", key: str = "layer", **chosen: Any) -> _Rows:
 
 
 def _interval(row: dict[str, Any]) -> str:
-    return estimate(row["value"], row["low"], row["high"])
+    return cli.estimate(row["value"], row["low"], row["high"])
 
 
 def _number(name: str, how: str = ".3f") -> Callable[[dict[str, Any]], str]:
@@ -126,8 +115,8 @@ def _show_lines(columns: _Columns, title: str, key: str = "layer") -> None:
     lines = [
         [str(one), *(shown(rows[one]) if one in rows else "–" for shown, rows in columns.values())] for one in keys
     ]
-    show_table([key, *columns], lines, title)
-    show()
+    cli.show_table([key, *columns], lines, title)
+    cli.show()
 
 
 def _show_scores(frame: "pd.DataFrame") -> None:
@@ -178,10 +167,10 @@ def _show_depth(frame: "pd.DataFrame") -> None:
     """The depth at which each task is solved, with a warning where it is unstable."""
     own = frame.loc[frame["trained"]].to_dict("records")
     rows = [[row["task"], row["statistic"], _interval(row), _BASELINE(row)] for row in own]
-    show_table(["task", "statistic", "value [95%]", "baseline"], rows, "Depth of edge probes")
+    cli.show_table(["task", "statistic", "value [95%]", "baseline"], rows, "Depth of edge probes")
     for task, warning in dict.fromkeys((row["task"], row["warning"]) for row in own if row["warning"]):
-        show_text(f"The expected layer of {task} is unstable: {warning}.")
-    show()
+        cli.show_text(f"The expected layer of {task} is unstable: {warning}.")
+    cli.show()
 
 
 def _show_trees(frame: "pd.DataFrame") -> None:
@@ -230,8 +219,8 @@ def _show_pairs(frame: "pd.DataFrame") -> None:
             for row in top.sort_values("value", ascending=False).to_dict("records")
         ]
         headings = ["phenomenon", "pairs", "acceptable preferred [95%]"]
-        show_table(headings, listed, "The model's output, by phenomenon")
-        show()
+        cli.show_table(headings, listed, "The model's output, by phenomenon")
+        cli.show()
 
 
 _SHOWN = {
@@ -277,24 +266,24 @@ def bert_score(
     ] = 1000,
     control: Annotated[bool, Parameter(help="Also score with the same architecture with random weights.")] = True,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
-    name: Names = (),
-    seed: Annotated[Seed, Parameter(help="Seed of the random weights.")] = 0,
-    device: Device = None,
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    name: cli.Names = (),
+    seed: Annotated[cli.Seed, Parameter(help="Seed of the random weights.")] = 0,
+    device: cli.Device = None,
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Score pairs of texts with each layer (BERTScore), and compare with random pairs and human scores.
 
     Args:
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
-    with working(session, *models):
+    with cli.working(session, *models):
         from infoflow.studies import score_pairs
 
         run = score_pairs(
             list(models),
             pairs,
-            run_folder(out, run_name("bert-score", *name or models)),
+            cli.run_folder(out, cli.run_name("bert-score", *name or models)),
             columns=names_in("--columns", columns),
             layer=layer,
             idf=idf,
@@ -311,9 +300,9 @@ def bert_score(
         for one in dict.fromkeys(means["model"]):
             _show(means[means["model"] == one], None if agreement is None else agreement[agreement["model"] == one])
         if agreement is None:
-            show("There are no human scores, so these pairs do not show which layer is best.")
-        show_path("Tables", run.path / "tables")
-        show_path("Report", run.path / "report.html")
+            cli.show("There are no human scores, so these pairs do not cli.show which layer is best.")
+        cli.show_path("Tables", run.path / "tables")
+        cli.show_path("Report", run.path / "report.html")
 
 
 def _show(means: "pd.DataFrame", agreement: "pd.DataFrame | None") -> None:
@@ -328,15 +317,15 @@ def _show(means: "pd.DataFrame", agreement: "pd.DataFrame | None") -> None:
     for layer in sorted(set(own["layer"])):
         at = {name: _one(own, layer, name) for name in ("precision", "recall", "f")}
         row = [str(layer), *(f"{at[name]['value']:.3f}" for name in ("precision", "recall"))]
-        row += [estimate(at["f"]["value"], at["f"]["low"], at["f"]["high"]), f"{at['f']['random']:.3f}"]
+        row += [cli.estimate(at["f"]["value"], at["f"]["low"], at["f"]["high"]), f"{at['f']['random']:.3f}"]
         row += [f"{_one(twin, layer, 'f')['value']:.3f}"] if len(twin) else []
         if agreement is not None:
             trained = agreement[agreement["trained"]]
             human, permuted = (_one(trained[trained["labels"] == one], layer, "f") for one in ("human", "permuted"))
-            row += [estimate(human["value"], human["low"], human["high"]), f"{permuted['value']:.3f}"]
+            row += [cli.estimate(human["value"], human["low"], human["high"]), f"{permuted['value']:.3f}"]
         rows.append(row)
-    show_table(columns, rows, f"{own['model'].iloc[0]}: {int(own['count'].iloc[0]):,} pairs, BERTScore by layer")
-    show()
+    cli.show_table(columns, rows, f"{own['model'].iloc[0]}: {int(own['count'].iloc[0]):,} pairs, BERTScore by layer")
+    cli.show()
 
 
 def _one(frame: "pd.DataFrame", layer: int, score: str) -> dict:

@@ -114,6 +114,18 @@ Settings = Annotated[
 ]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Columns:
+    """How a corpus is read."""
+
+    text_column: TextColumn = None
+    translation_column: TranslationColumn = None
+    document_column: DocumentColumn = None
+    documents: Documents = False
+    lines: Lines = "sentences"
+
+
 _EXECUTED = "Its code is executed: name only a file you trust."
 OwnMeasures = Annotated[
     Path | None, Parameter(help=f"A Python file with your own measures, which the report draws. {_EXECUTED}")
