@@ -1,13 +1,11 @@
 """The stages that an engine runs: their messages, their display, their ends and their faults."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from infoflow.foundation import AbstractDisplay, Job, UserError, plain_fault
+from infoflow.foundation import JsonDisplay, UserError, plain_fault
 
 # The stages that an engine runs, their messages, and how each one ended.
 
@@ -205,7 +203,7 @@ Message = dict[str, Any]
 """One event as JSON: `{"event": "progress", ...}`."""
 
 
-class Relay(AbstractDisplay):
+class Relay(JsonDisplay):
     """A display that passes each event to `tell`, at most one per second for a running job."""
 
     seconds_between = 1.0
@@ -214,22 +212,8 @@ class Relay(AbstractDisplay):
         super().__init__()
         self._tell = tell
 
-    def _say(self, text: str) -> None:
-        self._tell({"event": "note", "text": text})
-
-    def _alert(self, text: str) -> None:
-        self._tell({"event": "warning", "text": text})
-
-    @contextmanager
-    def _shown(self, job: Job) -> Iterator[Callable[[Job], None]]:
-        yield lambda job: self._tell(
-            {"event": "progress", **{name: _finite(value) for name, value in job.numbers().items()}}
-        )
-
-
-def _finite(value: float | str | None) -> float | str | None:
-    """Replace NaN and infinity, which JSON lacks and a diverged loss may be."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    def tell(self, event: Message) -> None:
+        self._tell(event)
 
 
 def as_event(stage: str, message: Mapping[str, Any]) -> Event:

@@ -177,8 +177,10 @@ class JsonDisplay(AbstractDisplay):
 
     def _event(self, **fields: float | str | None) -> None:
         # JSON has no NaN or infinity, which a diverged loss may be
-        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
-        _tell(json.dumps(finite, allow_nan=False), self._file)
+        self.tell({k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()})
+
+    def tell(self, event: dict[str, float | str | None]) -> None:
+        _tell(json.dumps(event, allow_nan=False), self._file)
 
 
 def _tell(text: str, file: IO[str] | TextIOBase) -> None:

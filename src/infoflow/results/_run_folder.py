@@ -15,7 +15,6 @@ from infoflow.foundation import (
     atomic_write,
     current_display,
     did_you_mean,
-    json_fault,
     provenance,
     public_provenance,
     read_object,
@@ -308,10 +307,8 @@ _KINDS: dict[str, tuple[_Check, str]] = {
 def read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = read_object(path)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, json_fault(error)) from None
-    if not isinstance(manifest, dict):
-        raise _damaged(path, "it holds no JSON object")
+    except ValueError as error:
+        raise _damaged(path, str(error)) from None
     for name, (check, kind) in _KINDS.items():
         if name in manifest and not check(manifest[name]):
             raise _damaged(path, f"{name} must be {kind}. Got {_short(manifest[name])}")

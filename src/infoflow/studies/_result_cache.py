@@ -269,10 +269,9 @@ def _of_model(kept: Mapping[str, str] | None) -> dict[str, str]:
 
 def _kept(model: Path) -> dict[str, str] | None:
     try:
-        kept = read_object(model.parent / _SUMS)
+        return read_object(model.parent / _SUMS)
     except (OSError, ValueError):
         return None
-    return kept if isinstance(kept, dict) else None
 
 
 def _holds(folder: Path, sums: Mapping[str, str]) -> bool:

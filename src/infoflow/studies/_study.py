@@ -120,7 +120,7 @@ def only_one(run: RunFolder) -> Iterator[None]:
     if not is_first():
         yield
         return
-    made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
+    made = _missing_folders(run)
     with writable(run.path):
         run.path.mkdir(parents=True, exist_ok=True)
         lock = (run.path / ".lock").open("w", encoding="utf-8")
@@ -132,22 +132,21 @@ def only_one(run: RunFolder) -> Iterator[None]:
                 f"Another infoflow process is working in {run.path}. Wait for it, or choose another --out."
             ) from None
         sweep_partial(run.path)
-        try:
-            with disk_named(run.path):
-                yield
-        except Exception:
-            if made:
-                _remove_if_nothing_was_done(run, made)
-            raise
+        with removed_if_refused(run, made):
+            yield
 
 
 _BEGUN = (".lock", "run.json", CLOCK_FILE)  # files that a study writes first
 
 
+def _missing_folders(run: RunFolder) -> list[Path]:
+    return [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
+
+
 @contextmanager
-def removed_if_refused(run: RunFolder) -> Iterator[None]:
-    """Like `only_one`; a refused command also leaves no folder behind, unless others work there."""
-    made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
+def removed_if_refused(run: RunFolder, made: list[Path] | None = None) -> Iterator[None]:
+    """Leave no folder of a refused command behind, unless others work there; `made`: the folders that it created."""
+    made = _missing_folders(run) if made is None else made
     try:
         with disk_named(run.path):
             yield
