@@ -91,17 +91,31 @@ def _parts(module: PreTrainedModel, name: str) -> tuple[Any, Any, Any, float]:
     )
 
 
+class AbstractEncoderDecoder(AbstractObjective):
+    """The encoder reads a source, and the decoder predicts a target."""
+
+    layout: ClassVar[Layout] = "encoder-decoder"
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "name"):
+            cls.term_weights = {cls.name: 1.0}
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the decoder's tokens, [SEP] included."""
+        return target_loss(self.name, module, batch, label_smoothing)
+
+
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Translation(AbstractObjective):
+class Translation(AbstractEncoderDecoder):
     """Cross-entropy over the target's tokens, its end included, given the source."""
 
     name: ClassVar[str] = "translation"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "translate"
     needs_translation: ClassVar[bool] = True
     writes: ClassVar[Writes] = "translation"
-    term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     token_dropout: Probability = 0.0  # probability that a *source* token is replaced by a random one
@@ -129,19 +143,13 @@ class Translation(AbstractObjective):
         """The same objective on clean inputs."""
         return replace(self, token_dropout=0.0, decoder_dropout=0.0)
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the translation's tokens."""
-        return target_loss(self.name, module, batch, label_smoothing)
-
 
 # MASS: a fragment of the text is hidden from the encoder, and the decoder writes it.
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mass(AbstractObjective):
+class Mass(AbstractEncoderDecoder):
     """Half of the text is a fragment that the encoder sees as [MASK] (80 %), random tokens (10 %), or itself (10 %).
 
     For each token of the fragment, the decoder reads the preceding token at its position in the text. It does not
@@ -151,9 +159,7 @@ class Mass(AbstractObjective):
     """
 
     name: ClassVar[str] = "mass"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
-    term_weights: ClassVar[dict[str, float]] = {"mass": 1.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "decoder_position_ids": Field(), "visible": Field()}
 
     share: Probability = 0.5  # share of the text in the fragment
@@ -243,7 +249,7 @@ MARK = "sentence_starts"
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bart(AbstractObjective):
+class Bart(AbstractEncoderDecoder):
     """Denoising of whole texts; the noises apply in the order of the settings.
 
     Defaults are those of the published model: fairseq issue 1899.
@@ -254,10 +260,8 @@ class Bart(AbstractObjective):
     """
 
     name: ClassVar[str] = "bart"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
     writes: ClassVar[Writes] = "text"
-    term_weights: ClassVar[dict[str, float]] = {"bart": 1.0}
 
     permute: Probability = 1.0  # share of the sentences that are permuted
     mask: Probability = 0.3  # share of the words that are hidden; an upper bound, since spans may overlap
@@ -288,12 +292,6 @@ class Bart(AbstractObjective):
             offset = int(generator.integers(len(tokens)))  # every token may come first, including the first one
             tokens, noisy = np.roll(tokens, -offset), np.roll(noisy, -offset)
         return source_and_target(tokens, text, vocabulary, noisy)
-
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the clean text."""
-        return target_loss(self.name, module, batch, label_smoothing)
 
     def _hidden(
         self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary

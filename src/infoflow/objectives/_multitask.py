@@ -6,14 +6,12 @@ from typing import Annotated, ClassVar, final
 import numpy as np
 from jaxtyping import Float
 
-from infoflow._transformers import PreTrainedModel
-from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, CountOrNone, DistinctNames, Limits, UserError, as_written, one_of
 
 from . import _text_to_text as t5
-from ._batch import Batch, Corrupted, Example, LossTerm, Noise
-from ._encoder_decoder import Bart, Translation, target_loss
+from ._batch import Corrupted, Example
+from ._encoder_decoder import AbstractEncoderDecoder, Bart, Translation
 from ._objective import BLEU, LOSS, AbstractObjective, Family, Metric, Writes
 
 _TASKS: dict[str, AbstractObjective] = {
@@ -51,7 +49,7 @@ def mixture_rates(
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MultiTask(AbstractObjective):
+class MultiTask(AbstractEncoderDecoder):
     """Several text-to-text objectives in one model; the encoder reads the prefix of a text's task before the text.
 
     The same sentences serve all tasks: for each sentence and epoch one task is drawn with `rates`, and makes input and
@@ -60,12 +58,10 @@ class MultiTask(AbstractObjective):
     """
 
     name: ClassVar[str] = "multitask"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
     needs_translation: ClassVar[bool] = True
     one_vocabulary: ClassVar[bool] = True
     writes: ClassVar[Writes] = "part"
-    term_weights: ClassVar[dict[str, float]] = {"multitask": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     tasks: DistinctNames = ("translation", "span-corruption")  # objectives that turn a text into a text
@@ -124,12 +120,6 @@ class MultiTask(AbstractObjective):
         inputs = np.concatenate([made.input_ids[:1], prefix, made.input_ids[1:]])
         selected = np.concatenate([made.selected[:1], np.zeros(len(prefix), dtype=bool), made.selected[1:]])
         return Corrupted(arrays={**made.arrays, "input_ids": inputs}, selected=selected)
-
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the decoder's tokens, [SEP] included."""
-        return target_loss(self.name, module, batch, label_smoothing)
 
 
 def _ids(prefix: str, vocabulary: Vocabulary) -> np.ndarray:

@@ -7,15 +7,13 @@ from typing import Annotated, ClassVar, final
 
 import numpy as np
 
-from infoflow._transformers import PreTrainedModel
-from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Limits, Probability, UserError
 
-from ._batch import Batch, Corrupted, Example, LossTerm, Noise
-from ._encoder_decoder import inner, source_and_target, target_loss
+from ._batch import Corrupted, Example
+from ._encoder_decoder import AbstractEncoderDecoder, inner, source_and_target
 from ._masking import random_tokens
-from ._objective import AbstractObjective, Family, Writes
+from ._objective import Family, Writes
 
 # T5's noise: the choice of tokens to remove, and the notation of the rest and the removed tokens.
 #
@@ -111,14 +109,10 @@ def _composition(total: int, parts: int, generator: np.random.Generator) -> np.n
 # encoders of a study read the same frame.
 
 
-class AbstractTextToText(AbstractObjective):
+class AbstractTextToText(AbstractEncoderDecoder):
     """The decoder predicts what `taken_apart` returns as target, given the rest of the text."""
 
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
-
-    def __init_subclass__(cls) -> None:
-        cls.term_weights = {cls.name: 1.0}
 
     @abstractmethod
     def taken_apart(
@@ -134,12 +128,6 @@ class AbstractTextToText(AbstractObjective):
         """Noise on the text without its special tokens; [CLS] and [SEP] frame both sides again."""
         source, target, selected = self.taken_apart(inner(example.text, vocabulary), generator, vocabulary)
         return source_and_target(source, target, vocabulary, selected)
-
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the decoder's tokens, [SEP] included."""
-        return target_loss(self.name, module, batch, label_smoothing)
 
 
 @final
