@@ -63,7 +63,10 @@ def describe(
             ["words", f"{facts.words:,} ({facts.distinct_words:,} distinct)"],
             ["words per sentence", lengths],
             ["columns", ", ".join(facts.columns)],
-            *([tag, _counts(counts)] for tag, counts in facts.tag_counts.items()),
+            *(
+                [tag, ", ".join(f"{one or '(none)'} {count:,}" for one, count in counts.items())]
+                for tag, counts in facts.tag_counts.items()
+            ),
             *([f"split by {split.rule}", _split(split)] for split in facts.splits),
             ["digest", facts.digest],
         ]
@@ -136,10 +139,6 @@ def _split(split: "SplitDescription") -> str:
         if equal is not None and near is not None
     ]
     return "; ".join([f"{sizes}{used}", *repeated])
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{tag or '(none)'} {count:,}" for tag, count in counts.items())
 
 
 # `infoflow list`: the names that commands and plans accept, from the registries.

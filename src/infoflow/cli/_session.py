@@ -45,15 +45,14 @@ def require_all(runs: "Sequence[Run]") -> None:
         )
 
 
-def _address_space() -> int:
-    """Limit of this process's address space in bytes; −1 if unlimited."""
+def _address_space() -> int | None:
+    """Limit of this process's address space in bytes; None if every library can be loaded in it."""
+    if os.name != "posix":
+        return None
     import resource
 
-    return resource.getrlimit(resource.RLIMIT_AS)[0]
-
-
-def _memory_is_limited() -> bool:
-    return os.name == "posix" and 0 <= _address_space() < _ROOMY
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit if 0 <= limit < _ROOMY else None
 
 
 def explain(error: BaseException) -> str | None:
@@ -62,9 +61,9 @@ def explain(error: BaseException) -> str | None:
 
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library could not be loaded
+    if isinstance(error, ImportError | SystemError) and (limit := _address_space()):  # a library could not be loaded
         memory = plain_fault(MemoryError())
-        return f"{memory}\nThe address space of this process is limited to {said_size(_address_space())} (ulimit -v)."
+        return f"{memory}\nThe address space of this process is limited to {said_size(limit)} (ulimit -v)."
     return plain_fault(error)
 
 

@@ -228,11 +228,12 @@ def rarest_over_next(curves: np.ndarray) -> np.ndarray:
 
 def permuted_bins(reads: Mapping[str, Reading]) -> Control:
     """The same numbers with each model's bins in random order, the same for all its layers."""
-    return Control(name="permuted frequency bins", reads=reads, transform=_permute, permuted=("bins", _fewest_bins))
-
-
-def _fewest_bins(curves: Curves) -> int:
-    return min(by_layer(curve).shape[2] for curve in curves.values())
+    return Control(
+        name="permuted frequency bins",
+        reads=reads,
+        transform=_permute,
+        permuted=("bins", lambda curves: min(by_layer(curve).shape[2] for curve in curves.values())),
+    )
 
 
 def _permute(curves: dict[str, np.ndarray]) -> Curves:

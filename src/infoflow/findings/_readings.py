@@ -20,7 +20,7 @@ from infoflow.probing import PROBE_CODELENGTH, PROBE_DEPTH, PROBE_MIXING, PROBE_
 from infoflow.representations import TAG_NEIGHBOURS
 from infoflow.results import MATCH, Spec
 
-from ._finding import Condition, Curves, exceeds
+from ._finding import Condition, Curves, Verdict, exceeds
 from ._head_numbers import best_heads, heads, largest
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, check_layers, exact, one_number, together
@@ -164,9 +164,9 @@ def how_closed(numbers: np.ndarray) -> str:
     return "closed in all blocks at test time (no model was retrained; a plan with [context] on = true retrains models)"
 
 
-def some_retrained(numbers: np.ndarray) -> str | None:
+def some_retrained(curves: Curves, verdict: Verdict) -> str | None:
     """Why the seeds cannot be compared (only some were retrained), or None."""
-    if 0 < numbers[0, 1] < 1:
+    if any(0 < numbers[0, 1] < 1 for numbers in curves.values()):
         return "some of its seeds were retrained and others were not: let the study run to its end"
     return None
 

@@ -118,7 +118,10 @@ class RunFolder:
 
     def update(self, **entries: Any) -> None:
         """Replace the given top-level entries of run.json."""
-        manifest = {"version": RUN_VERSION, **(self.read() or self._begun()), **entries}
+        begun = (
+            {} if len(self.tables) else {"id": secrets.token_hex(8)}
+        )  # tables that precede run.json have no identity
+        manifest = {"version": RUN_VERSION, **(self.read() or begun), **entries}
         with atomic_write(self._manifest) as temporary:
             temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -126,10 +129,6 @@ class RunFolder:
         """`update`, with the command of this process and its environment; no warnings or failures by default."""
         made = provenance()
         self.update(**{"warnings": [], "failures": [], "command": made["command"], "provenance": made} | entries)
-
-    def _begun(self) -> dict[str, Any]:
-        """The identity of a new run; none if tables precede run.json, since such tables have none."""
-        return {} if len(self.tables) else {"id": secrets.token_hex(8)}
 
 
 class Tables(Mapping[str, pd.DataFrame]):

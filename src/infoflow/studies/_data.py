@@ -198,7 +198,8 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
     analysed = at_most(distinct(parts.test), plan.analysis.sentences)
     if given is None:
         train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
-        tokenizers = _read_tokenizers(kept(folder / f"tokenizers-{key}", train, "The study's tokenizers"), parallel)
+        home = kept(folder / f"tokenizers-{key}", train, "The study's tokenizers")
+        tokenizers = load_tokenizer(home / "source"), load_tokenizer(home / "target") if parallel else None
     else:
         source, target = given(parts.train)
         tokenizers = source, target if parallel else None
@@ -250,10 +251,6 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
         if settings.pop(name):
             settings[name] = part.digest
     return settings
-
-
-def _read_tokenizers(folder: Path, parallel: bool) -> Tokenizers:
-    return load_tokenizer(folder / "source"), load_tokenizer(folder / "target") if parallel else None
 
 
 def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, sentinels: int, folder: Path) -> None:

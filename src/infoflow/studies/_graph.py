@@ -153,12 +153,7 @@ def _resources(plan: StudyPlan) -> dict[str, float]:
     import torch
 
     on_gpu = plan.training.device.startswith("cuda") or (plan.training.device == "auto" and torch.cuda.is_available())
-    return {"GPU": _share(plan.engine.per_gpu)} if on_gpu else {}
-
-
-def _share(stages: int) -> float:
-    """Share of one GPU when `stages` run at the same time, rounded down so that all fit."""
-    return math.floor(_SHARES / stages) / _SHARES
+    return {"GPU": math.floor(_SHARES / plan.engine.per_gpu) / _SHARES} if on_gpu else {}  # rounded down: all must fit
 
 
 # Hands the missing stages of a graph to an engine, with one progress bar and all failures reported at the end.
@@ -261,10 +256,8 @@ class _Told:
         left = None
         if ended or time.monotonic() - self._asked >= _BETWEEN:
             self._asked, left = time.monotonic(), self._forecast.left()
-        self._progress.advance(ended, left=left, now=_listed(self._names()))
-
-    def _names(self) -> list[str]:
-        return [self._stages[key].label + details for key, details in self._running.items()]
+        running = [self._stages[key].label + details for key, details in self._running.items()]
+        self._progress.advance(ended, left=left, now=_listed(running))
 
 
 def _listed(running: Sequence[str]) -> str:

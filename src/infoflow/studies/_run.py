@@ -167,7 +167,9 @@ def study_facts(
             "split": dict(split),
             **({} if other is None else {"other_domain": {"digest": other.digest, "sentences": len(other)}}),
         },
-        "models": [{**row, "sha256": _weights_digest(models, row["model"])} for row in trained],
+        "models": [
+            {**row, "sha256": file_digest(models.run.models / row["model"] / "model.safetensors")} for row in trained
+        ],
         "timings": {name: round(value, 1) for name, value in timings.items()},
         "stages": list(records),
         "seconds": round(seconds, 1),
@@ -178,10 +180,6 @@ def study_facts(
 def split_facts(models: StudyModels) -> dict[str, Any]:
     """How the corpus was split; all processes of a study call this at the same time."""
     return models.bench.facts("parts", digest([1, models.data.key]), models.data.parts.facts)
-
-
-def _weights_digest(models: StudyModels, model: str) -> str:
-    return file_digest(models.run.models / model / "model.safetensors")
 
 
 def so_far(run: RunFolder, stages: Graph) -> RunFolder:

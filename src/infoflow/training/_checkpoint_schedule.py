@@ -119,11 +119,7 @@ def _linear(k: int, updates: int) -> Sequence[int]:
     return [(2 * updates * number + k) // (2 * k) for number in range(1, k + 1)]
 
 
-def _every(number: int, updates: int) -> Sequence[int]:
-    return range(number, updates + 1, number)
-
-
-_GRIDS = {"log": _log, "linear": _linear, "every": _every}
+_GRIDS = {"log": _log, "linear": _linear, "every": lambda number, updates: range(number, updates + 1, number)}
 
 
 # The clock columns of rows over training, and the tables with them.

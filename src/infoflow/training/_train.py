@@ -349,12 +349,11 @@ class _Run:
         """Refuse a run that began with another model, unless this model already has the trained weights of that run."""
         wanted = self.state.key
         folders = [self.out / "model", *self.checkpoints.resumable()[:1]]
-        if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and self._holds(folders):
+        if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and any(
+            holds_weights(self.model, folder, self.objective.exported) for folder in folders
+        ):
             self.state.key = wanted | {INITIAL_WEIGHTS: saved.get(INITIAL_WEIGHTS)}
         check_key(saved, self.state.key, self.out)
-
-    def _holds(self, folders: Sequence[Path]) -> bool:
-        return any(holds_weights(self.model, folder, self.objective.exported) for folder in folders)
 
     def _finish(self) -> TrainResult:
         for hook in self.hooks:

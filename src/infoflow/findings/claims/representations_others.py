@@ -8,7 +8,7 @@ from infoflow.representations import CONVERGED
 
 from .._control import seeds_alone
 from .._curves import depth_correlation, geometry, identity, information, layer_names, step_names
-from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, Verdict, claim, exceeds, stays_below
+from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, claim, exceeds, stays_below
 from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
 from .._readings import DECODER, ENCODER, how_closed, lost_share, some_retrained, untrained_share
 from .._sources import ENCODER_SPACES, GEOMETRY, LESSONS_ON_WORDS, OURS
@@ -270,10 +270,6 @@ def z6(curves: Curves) -> list[Condition]:
 LEAST = 0.10
 
 
-def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
-    return some_retrained(curves["share"])
-
-
 @claim(
     "context:E1",
     "The encoder of a translation model provides context that the task needs: closing its self-attention costs "
@@ -293,7 +289,7 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
             reads={"share": untrained_share(ENCODER)},
         ),
     ),
-    hinders=hinders,
+    hinders=some_retrained,
     minimum_seeds=1,
 )
 def e1(curves: Curves) -> list[Condition]:
@@ -307,10 +303,6 @@ def e1(curves: Curves) -> list[Condition]:
             "share of what is learned",
         )
     ]
-
-
-def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
-    return some_retrained(curves["difference"])
 
 
 @claim(
@@ -330,7 +322,7 @@ def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
             reads={"difference": untrained_share(ENCODER, less=DECODER)},
         ),
     ),
-    hinders=_e2_hinders,
+    hinders=some_retrained,
     minimum_seeds=1,
 )
 def e2(curves: Curves) -> list[Condition]:

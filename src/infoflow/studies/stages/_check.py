@@ -66,7 +66,9 @@ class MatchModel(OfRecipe, AbstractFactStage):
         config = dataclasses.replace(models.plan.training, seed=recipe.seed)
         flops = count_training_flops(objective, config, models.training_data(recipe), module)
         measured = objective.exported(module)
-        drawn, matched = matched_weights(measured, _reference(models, recipe.seed))
+        # The masked LM with BERT blocks that this seed would start with.
+        reference = models.initial(Recipe(objective=Spec(_REFERENCE), architecture=BERT, seed=recipe.seed))
+        drawn, matched = matched_weights(measured, reference)
         return {
             "measured_parameters": sum(parameter.numel() for parameter in measured.parameters()),
             "flops": flops.total,
@@ -94,11 +96,6 @@ def _is_drawn(parameter: Tensor) -> bool:
 
 def _bits(parameter: Tensor) -> tuple[tuple[int, ...], bytes]:
     return tuple(parameter.shape), parameter.detach().cpu().numpy().tobytes()
-
-
-def _reference(models: StudyModels, seed: int) -> nn.Module:
-    """The masked LM with BERT blocks that this seed would start with."""
-    return models.initial(Recipe(objective=Spec(_REFERENCE), architecture=BERT, seed=seed))
 
 
 def _initialisation(models: StudyModels, recipe: Recipe, counted: dict[str, Any]) -> str:

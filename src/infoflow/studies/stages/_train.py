@@ -219,7 +219,7 @@ class Retrain(OfRecipe, AbstractTableStage):
         updates = self.models.plan.context.updates
         retrained = self._retrained(self.closed)
         if self.closed:
-            before, closing = self._retrained(_OPEN), self._all(retrained)
+            before, closing = self._retrained(_OPEN), closings_of(retrained, self.closed)[0]
         else:
             before, closing = self.models.load(Subject(recipe=self.recipe)), Closing.none()
         frames = [
@@ -241,9 +241,6 @@ class Retrain(OfRecipe, AbstractTableStage):
         half = every[0].number // 2
         wanted = [one for one in every if one.which == "all" or (one.which, one.number) == ("upper", half)]
         return context_rows(context_bleu(model, self._few, wanted), wanted)
-
-    def _all(self, model: Model) -> Closing:
-        return closings_of(model, self.closed)[0]
 
     @property
     def _translates(self) -> bool:
