@@ -76,28 +76,27 @@ class Measuring:
         from infoflow.studies import AnalyzeOptions
 
         plan = measuring_settings(self.settings, ("analysis", "probing"))
+        names = (
+            "corpus",
+            "text_column",
+            "translation_column",
+            "lines",
+            "chat",
+            "where",
+            "sentences",
+            "control",
+            "seed",
+        )
+        names += ("device", "max_length", "dtype", "quantize", "anonymous")
         return AnalyzeOptions(
-            corpus=self.corpus,
-            text_column=self.text_column or "",
-            translation_column=self.translation_column or "",
-            lines=self.lines,
-            chat=self.chat,
-            where=self.where or "",
+            **{name: value for name in names if (value := getattr(self, name)) is not None},
             only=names_in("--only", only),
             own=str(self.measures or ""),
-            sentences=self.sentences,
-            control=self.control,
-            seed=self.seed,
-            device=self.device or "auto",
+            names=self.name,
             tokenizer=self.reading.tokenizer,
             **self.reading.marks,
-            max_length=self.max_length,
-            dtype=self.dtype,
-            quantize=self.quantize or "",
             measures=plan.analysis,
             probing=plan.probing,
-            anonymous=self.anonymous,
-            names=self.name,
         )
 
 

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import queue
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from distributed import Client, Future, Scheduler, SpecCluster, Worker
 from distributed.comm import connect
@@ -30,25 +31,25 @@ _AGAIN = 300.0
 _LATE_BEATS = 5.0  # seconds that heartbeats may be late when the scheduler checks for silent workers
 
 
-@runtime_checkable
-class TaskPlace(Protocol):
+class TaskPlace(ABC):
     """Where the tasks run."""
 
+    @abstractmethod
     def open(self, notes: RunNotes) -> Client: ...
 
+    @abstractmethod
     def close(self, client: Client) -> None: ...
 
-    def check(self, stages: Sequence[Stage]) -> None:
+    def check(self, stages: Sequence[Stage]) -> None:  # noqa: B027 (workers that join later may offer it)
         """Refuse stages that need resources that no worker of this place will ever have."""
-        ...
 
+    @abstractmethod
     def missing_worker(self, folder: str) -> str:
         """Advice for the user if there is no worker."""
-        ...
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Here:
+class Here(TaskPlace):
     """Scheduler and worker inside this process, without an open port."""
 
     jobs: int
@@ -79,7 +80,7 @@ class Here:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Listening:
+class Listening(TaskPlace):
     """As `Here`, with a TLS port; other machines join it with the details in `engine.json`."""
 
     host: str
@@ -115,15 +116,12 @@ class Listening:
         if self._cluster is not None:
             self._cluster.close()
 
-    def check(self, stages: Sequence[Stage]) -> None:
-        pass  # joining workers may offer it
-
     def missing_worker(self, folder: str) -> str:
         return f"Start a worker, on any machine that sees this folder: infoflow worker {folder}"
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Outside:
+class Outside(TaskPlace):
     """An existing Dask cluster; the user's Dask configuration says how to reach it (certificates)."""
 
     address: str | None = None
@@ -147,9 +145,6 @@ class Outside:
     def close(self, client: Client) -> None:
         client.close()
         _LOG.setLevel(self._log_level)
-
-    def check(self, stages: Sequence[Stage]) -> None:
-        pass
 
     def missing_worker(self, folder: str) -> str:
         return f"Add workers to the cluster at {self.address or self.scheduler_file}."

@@ -1,6 +1,7 @@
 """Reasons for no verdict: too few runs, unlearned tasks, moving estimates; and how many seeds would decide."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import factorial
@@ -169,13 +170,6 @@ def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: l
 
     The last doubling of the text moved an effect; if another move of the same size would cross the threshold, the
     estimate has not converged. A claim holds if all of its conditions hold, and fails if the deciding one fails.
-
-    Args:
-        finding: The claim.
-        models: The models that the claim is tested on.
-        seeds: The seeds of the test.
-        outcomes: Outcomes of its conditions on all sentences.
-        index: Index of the deciding condition.
     """
     halves = {name: _at_half(reading, models) for name, reading in finding.reads.items()}
     if halves == dict(finding.reads):
@@ -254,13 +248,8 @@ def seeds_to_decide(
     def decides(num: int) -> bool:
         return reach * half(num) < gap * half(seeds)
 
-    if not decides(MOST_SEEDS):
-        return MOST_SEEDS + 1
-    low, high = seeds, MOST_SEEDS  # the half width falls with every seed
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decides(middle) else (middle, high)
-    return high
+    numbers = range(seeds + 1, MOST_SEEDS + 1)  # the half width falls with every seed
+    return seeds + 1 + bisect_left(numbers, True, key=decides)
 
 
 def seeds_to_count(share: float, of: int, threshold: float, *, seeds: int) -> int | None:

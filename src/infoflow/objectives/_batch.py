@@ -181,12 +181,7 @@ def collate(
 ) -> Batch:
     """Pad `examples` field by field; an objective's own `attention_mask` replaces the padding mask.
 
-    Args:
-        examples: Examples of one objective: all have the same names.
-        fields: How the arrays of each name are padded.
-        vocabulary: Vocabulary of the input.
-        target: Vocabulary of the decoder, if it has its own.
-        noise: Noise of the examples, in their order.
+    `target` is the decoder's vocabulary if it has its own, and `noise` that of the examples, in their order.
     """
     names = list(examples[0].arrays)
     if unknown := [name for name in names if name not in fields]:

@@ -116,17 +116,8 @@ def hide(
 ) -> np.ndarray:
     """`tokens` with each of `positions` replaced by [MASK] or a random token, or kept.
 
-    Args:
-        tokens: int64 (token,).
-        positions: Chosen positions, int64 (chosen,).
-        generator: First draws what happens to each position, then the random tokens.
-        vocabulary: Provides [MASK].
-        objective: Name for the message if there is no [MASK].
-        mask_share: Share of the chosen positions that become [MASK].
-        random_share: Share of the chosen positions that become a random token.
-        random_ids: Source of the random tokens.
-        together: int64 (chosen,), from 0: positions with the same number are treated alike, as the tokens of a span
-            are.
+    `generator` first draws what happens to each position, then the random tokens. Positions with the same number in
+    `together` (chosen,), from 0, are treated alike, as the tokens of a span are. A missing [MASK] names `objective`.
     """
     mask = mask_id(vocabulary, objective)
     num_fates = len(positions) if together is None else int(together.max(initial=-1)) + 1

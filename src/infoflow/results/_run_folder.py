@@ -118,10 +118,10 @@ class RunFolder:
 
     def update(self, **entries: Any) -> None:
         """Replace the given top-level entries of run.json."""
-        begun = (
-            {} if len(self.tables) else {"id": secrets.token_hex(8)}
-        )  # tables that precede run.json have no identity
-        manifest = {"version": RUN_VERSION, **(self.read() or begun), **entries}
+        before = self.read()
+        if not before and not len(self.tables):  # tables that precede run.json have no identity
+            before = {"id": secrets.token_hex(8)}
+        manifest = {"version": RUN_VERSION, **before, **entries}
         with atomic_write(self._manifest) as temporary:
             temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -162,10 +162,7 @@ class GivenModel:
 def given_subject(model: Model, name: str = "", *, trained: bool = True) -> Subject:
     """How tables identify a model that was not trained in a study.
 
-    Args:
-        model: The model.
-        name: Replaces the model's own name.
-        trained: False: the control, the same architecture with random weights under the model's name.
+    `name` replaces the model's own; with `trained=False` it is the control, which has random weights.
     """
     recipe = Recipe(objective=Spec(model.task), architecture=Spec(family_of(model)), seed=0)
     return Subject(recipe=recipe, update=None if trained else UNTRAINED, given=name or model.name)
@@ -266,10 +263,7 @@ def given_scores(model: Model, corpus: Corpus, max_length: int = 512) -> pd.Data
     baseline is strict. Special tokens are neither predicted nor counted. Encoder-decoders and models without a token
     prediction head get NaN.
 
-    Args:
-        model: A model with a tokenizer.
-        corpus: Sentences, of which at most 200 are used, chosen by hash.
-        max_length: Longer sentences are cut.
+    At most 200 sentences are used, chosen by hash, and longer ones than `max_length` are cut.
 
     Returns:
         The table `given_scores`, one row.

@@ -141,13 +141,7 @@ def study_facts(
 ) -> dict[str, Any]:
     """Entries of run.json: the corpus, the models, and the cost.
 
-    Args:
-        stages: The finished stages.
-        models: The models of the study.
-        split: Result of `split_facts` for them.
-        timings: Seconds by name; the total of all training is added.
-        records: Usage of the stages, as in `Graph.records`.
-        seconds: Seconds of all calls.
+    `split` is the result of `split_facts`; the total of all training is added to the seconds by name in `timings`.
     """
     data = models.data
     trainings = [stage for stage in stages if isinstance(stage, Train)]

@@ -1,6 +1,7 @@
 """Training data: token ids of sentences and of running text, and the sentences of each update."""
 
 import hashlib
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -175,14 +176,8 @@ def _cuts(ascending: np.ndarray, tokens: int, sentences: int | None) -> np.ndarr
     while (start := cuts[-1]) < len(ascending):
         # In ascending order the last sentence is the longest, so the padded size grows with every sentence taken.
         limit = min(len(ascending), start + (sentences or len(ascending)))
-        low, high = start + 1, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            if (middle - start) * ascending[middle - 1] <= tokens:
-                low = middle
-            else:
-                high = middle - 1
-        cuts.append(low)
+        more = range(start + 2, limit + 1)  # a batch has at least one sentence
+        cuts.append(start + 1 + bisect(more, tokens, key=lambda stop: (stop - start) * ascending[stop - 1]))
     return np.array(cuts)
 
 
@@ -217,17 +212,11 @@ class WindowRows:
     """Windows of consecutive sentences of a document, each as one text: `ExampleRows` of `[CLS] s1 s2 … [SEP]`.
 
     Its label `sentence_starts` (bool, one for each token) marks the starts of sentences. The id of a window is that of
-    its first sentence. Gaps in a document end a window.
+    its first sentence. Gaps in a document end a window. It has at most `budget` tokens, [CLS] and [SEP] included;
+    longer sentences are truncated.
     """
 
     def __init__(self, encoded: Encoded, documents: np.ndarray | None, budget: int, vocabulary: Vocabulary) -> None:
-        """
-        Args:
-            encoded: The sentences.
-            documents: The document of each, `Corpus.documents`.
-            budget: Maximum number of tokens of a window, [CLS] and [SEP] included; a longer sentence is truncated.
-            vocabulary: Vocabulary of the token ids.
-        """
         documents = _known(documents, "A window")
         if budget < 4:
             raise UserError(
@@ -270,7 +259,7 @@ class PairRows:
         self,
         encoded: Encoded,
         documents: np.ndarray | None,
-        max_tokens: int,
+        max_tokens: int,  # of a pair, its three special tokens included
         vocabulary: Vocabulary,
         *,
         kind: PairKind = "next",
@@ -278,21 +267,8 @@ class PairRows:
         copies: int = 10,
         short_share: float = 0.1,
         lone: Lone = "skip",
-        key: str | None = None,
+        key: str | None = None,  # identifies the sentences; the pairs of a large corpus are then cached
     ) -> None:
-        """
-        Args:
-            encoded: The sentences, not truncated, since pairs are cut at the front or back.
-            documents: The document of each, `Corpus.documents`.
-            max_tokens: Maximum length of a pair, its three special tokens included.
-            vocabulary: Vocabulary of the token ids.
-            kind: The question about a pair.
-            seed: Seeds all draws.
-            copies: Passes over the corpus with different draws.
-            short_share: Share of documents with a shorter target.
-            lone: How to treat one-sentence chunks in the order task.
-            key: Identifies the sentences; the pairs of a large corpus are then cached.
-        """
         documents = _known(documents, "A pair of segments")
         self._text, self._vocabulary = RunningText(encoded), vocabulary
         self._label = "is_random" if kind == "next" else "is_swapped"

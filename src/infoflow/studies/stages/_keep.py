@@ -7,7 +7,8 @@ they are rebuilt from existing files or by a second training, which must match e
 import math
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -224,7 +225,7 @@ def check_budget(models: StudyModels) -> None:
     if needed <= plan.budget * 1e9:
         return
     count = len(plan.steps(kept[0].training))
-    fitting = _largest(lambda k: sum(one.size(_log(k, one)) for one in kept) <= plan.budget * 1e9)
+    fitting = bisect(range(1, _MOST + 1), plan.budget * 1e9, key=lambda k: sum(one.size(_log(k, one)) for one in kept))
     way = f'checkpoints.schedule = "log:{fitting}" fits; or' if fitting else "Even the first and the last do not fit:"
     share = f"for each of {len(kept)} training runs" if len(kept) > 1 else "for one training run"
     raise UserError(
@@ -252,15 +253,6 @@ def _parameters(models: StudyModels, recipe: Recipe) -> int:
 def _log(k: int, one: _Kept) -> list[int]:
     training = one.training
     return checkpoint_steps(f"log:{k}", training.updates, min(training.warmup_updates, training.updates))
-
-
-def _largest(fits: Callable[[int], bool]) -> int:
-    """The largest k that fits, or 0."""
-    low, high = 0, _MOST
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
 
 
 def _tell_short_trainings(schedule: str, updates: int) -> None:

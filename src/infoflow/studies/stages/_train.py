@@ -39,6 +39,7 @@ from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfReci
 
 
 _POINTS = 60
+_COSTS = ("updates", "source_tokens", "target_tokens", "supervised_tokens", "seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,12 +117,7 @@ class Train(OfRecipe, AbstractFactStage):
         if is_first():
             keep_sums(models.weights(recipe))
         return {
-            "updates": result.updates,
-            "source_tokens": result.source_tokens,
-            "target_tokens": result.target_tokens,
-            "supervised_tokens": result.supervised_tokens,
-            "seconds": result.seconds,
-            "cpu_seconds": result.cpu_seconds,
+            **{name: getattr(result, name) for name in _COSTS},
             "parameters": sum(parameter.numel() for parameter in module.parameters()),
             "validation_loss": models.objective(recipe).weighted(losses) if losses else math.nan,
         }
