@@ -77,17 +77,9 @@ class Measuring:
 
         plan = measuring_settings(self.settings, ("analysis", "probing"))
         names = (
-            "corpus",
-            "text_column",
-            "translation_column",
-            "lines",
-            "chat",
-            "where",
-            "sentences",
-            "control",
-            "seed",
+            *("corpus", "text_column", "translation_column", "lines", "chat", "where", "sentences", "control"),
+            *("seed", "device", "max_length", "dtype", "quantize", "anonymous"),
         )
-        names += ("device", "max_length", "dtype", "quantize", "anonymous")
         return AnalyzeOptions(
             **{name: value for name in names if (value := getattr(self, name)) is not None},
             only=names_in("--only", only),
@@ -181,15 +173,8 @@ def merge(
 
 _KEYS = ["stack", "kind", "layer", "head"]
 _TABLES = (
-    "head_confidence",
-    "head_entropy",
-    "head_positional",
-    "head_surface",
-    "head_relations",
-    "head_rare_token",
-    "head_patterns",
-    "head_by_distance",
-    "head_retrieval",
+    *("head_confidence", "head_entropy", "head_positional", "head_surface", "head_relations", "head_rare_token"),
+    *("head_patterns", "head_by_distance", "head_retrieval"),
 )
 
 

@@ -184,15 +184,7 @@ def _text(text: str, anonymous: bool) -> str:
 
 
 _PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "accelerate",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "pandas",
+    *("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy", "scipy", "scikit-learn", "pandas"),
 )
 
 

@@ -302,16 +302,7 @@ def corpus_of(options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 
-_NO_CHAT = {
-    "text_column": "--text-column",
-    "translation_column": "--translation-column",
-    "prefix": "--prefix",
-    "labels": "--labels",
-    "label_column": "--label-column",
-    "bad_column": "--bad-column",
-    "tags": "--tags",
-    "lines": "--lines",
-}
+_NO_CHAT = ("text_column", "translation_column", "prefix", "labels", "label_column", "bad_column", "tags", "lines")
 
 
 def _is_default(options: AnalyzeOptions, name: str) -> bool:
@@ -319,8 +310,8 @@ def _is_default(options: AnalyzeOptions, name: str) -> bool:
 
 
 def _chats(source: str, options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
-    if given := [option for name, option in _NO_CHAT.items() if not _is_default(options, name)]:
-        raise UserError(f"--chat reads whole conversations, so {given[0]} does not apply. Leave one of them out.")
+    if given := [name.replace("_", "-") for name in _NO_CHAT if not _is_default(options, name)]:
+        raise UserError(f"--chat reads whole conversations, so --{given[0]} does not apply. Leave one of them out.")
     tokenizers = [load_tokenizer_of(one, options.tokenizer) for one in sources]
     if len({template_digest(one) for one in tokenizers}) > 1:
         raise UserError(
