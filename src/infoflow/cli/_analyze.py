@@ -168,9 +168,6 @@ def merge(
         cli.show_run(joined(runs, folder) if joined else merge_shards(runs, folder, measures))
 
 
-# `infoflow heads`.
-
-
 _KEYS = ["stack", "kind", "layer", "head"]
 _TABLES = (
     *("head_confidence", "head_entropy", "head_positional", "head_surface", "head_relations", "head_rare_token"),
@@ -284,9 +281,6 @@ def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:
         )
     cli.show_table([*_KEYS, "value [95%]", "chance", "untrained"], rows, title)
     cli.show()
-
-
-# `infoflow view`.
 
 
 _OCCURRENCES = 12  # of each word

@@ -91,8 +91,6 @@ for _subject in parts(""):
 
 
 # Standard output and error of the program: text that cannot be written is dropped, and the work goes on.
-
-
 _PLAIN = str.maketrans(
     {"–": "-", "−": "-", "—": "-", "×": "x", "±": "+/-", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"}
 )
@@ -177,7 +175,6 @@ def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
 #
 # 0: done; 1: `doctor` found something broken; 2: a mistake of the user; 3: a measure failed and others did not; 130:
 # interrupted.
-
 
 USER_ERROR, INCOMPLETE, INTERRUPTED = 2, 3, 130
 

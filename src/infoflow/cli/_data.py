@@ -142,7 +142,6 @@ def _split(split: "SplitDescription") -> str:
 
 
 # `infoflow list`: the names that commands and plans accept, from the registries.
-
 Kind = Literal["tables", "tasks", "objectives", "presets", "claims", "settings", "corpora"]
 _DEFAULT = 24
 

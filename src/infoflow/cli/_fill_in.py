@@ -228,7 +228,6 @@ def _show_relations(frame: "pd.DataFrame", top: int, column: str) -> None:
     cli.show_table(headings, rows, f"Relations, prompts: {column}")
 
 
-# `infoflow predict`.
 _CELL = 44  # characters: two of them and the layer fit into 100 columns
 
 

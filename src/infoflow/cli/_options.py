@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from infoflow.studies import StudyPlan
 
 
-# Options of the command line, which are checked against the same limits as the settings of a plan.
-
-
 def limited(name: str) -> Callable[[Any, Sequence[Token]], Any]:
     """A converter to the type that `infoflow.foundation` calls `name`; imported on first use, so that help is instant.
 
@@ -187,9 +184,6 @@ class Reading:
         from infoflow.models import load_model
 
         return replace(load_model(model, self.tokenizer, device or "auto", **self.marks), name=name)
-
-
-# `--set training.updates=500`: single settings of a plan from the command line.
 
 
 _Config = TypeVar("_Config")

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# `infoflow probe`.
-
-
 Named = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 
 
@@ -80,9 +77,6 @@ def probe(
         cli.show_path("Tables", run.path / "tables")
         cli.show_path("Report", run.path / "report.html")
         cli.require_all([run])
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 _Rows = dict[Any, dict[str, Any]]
@@ -232,9 +226,6 @@ _SHOWN = {
     "head_probe": _show_attention,
     "minimal_pairs": _show_pairs,
 }
-
-
-# `infoflow bert-score`.
 
 
 def bert_score(

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from infoflow.studies import Run
 
 
-# Which exceptions the user can fix, and their messages.
-
-
 _ROOMY = 16e9  # bytes of address space in which every library can be loaded
 
 
@@ -65,9 +62,6 @@ def explain(error: BaseException) -> str | None:
         memory = plain_fault(MemoryError())
         return f"{memory}\nThe address space of this process is limited to {said_size(limit)} (ulimit -v)."
     return plain_fault(error)
-
-
-# What every working command has in common: threads, and how it reports progress.
 
 
 COMMON = Group("Common options", sort_key=100)
@@ -177,9 +171,6 @@ def run_folder(out: Path | None, name: str) -> Path:
     folder = out or Path("runs") / name
     check_writable(folder)
     return folder
-
-
-# Runs: their names, their shards, and what they hold.
 
 
 _MAY_BE_EMPTY = ("checkpoint_checks",)  # empty if all checks pass

@@ -149,9 +149,6 @@ def report(
             cli.show(str(path))
 
 
-# `infoflow study`.
-
-
 def study(
     plan: str = "quick",
     /,
@@ -222,9 +219,6 @@ def _not_learned(scores: "pd.DataFrame") -> list[str]:
                 lines.append(f"  {row['model']}: {metric.label} {row['value']:#.3g}, {metric.needed(row['baseline'])}")
     warning = "These models did not learn, so their layers and heads say little about the objective:"
     return [warning, *lines, ""] if lines else []
-
-
-# `infoflow train`.
 
 
 NewTokens = Annotated[int, Parameter(converter=limited("CountOrNone"))]

@@ -11,8 +11,6 @@ from infoflow.foundation import launched, use_display
 from ._stage import Ending, Event, Relay, Stage, Tally, as_event, fault, in_order
 from ._starting import Meter, use_threads
 
-# The protocol of engines, and how to get one.
-
 
 @runtime_checkable
 class Engine(Protocol):
@@ -81,9 +79,6 @@ def cluster_engine(
     from ._dask import DaskEngine, place
 
     return DaskEngine(place(where, jobs, insecure), os.fspath(run_folder), entry, preload)
-
-
-# Runs stages one after another in the calling process: for `torchrun`, single processes and debugging.
 
 
 class InTurn:

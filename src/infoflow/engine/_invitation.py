@@ -27,9 +27,6 @@ from infoflow.foundation import (
     writable,
 )
 
-# The self-signed certificate that authenticates a study and its workers to each other.
-
-
 _NAME = "infoflow-study"
 _EARLIER = timedelta(days=1)  # the clock of another machine may be behind, and the certificate must be valid there too
 _LATER = timedelta(days=366)
@@ -60,9 +57,6 @@ def self_signed() -> tuple[str, str]:
     )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return certificate.public_bytes(Encoding.PEM).decode(), private.decode()
-
-
-# Explains why a study cannot be reached.
 
 
 _NOT_YET_VALID, _EXPIRED = 9, 10  # OpenSSL's codes
@@ -112,9 +106,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield one
         real = getattr(one, "real_error", None)  # tornado's
         one = real or one.__cause__ or one.__context__
-
-
-# How other machines find a study: the file `engine.json` in its folder, with everything that must agree.
 
 
 FILE = "engine.json"

@@ -7,9 +7,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from infoflow.foundation import JsonDisplay, UserError, plain_fault
 
-# The stages that an engine runs, their messages, and how each one ended.
-
-
 EventKind = Literal["start", "progress", "note", "warning", "end"]
 EndingState = Literal["done", "failed", "skipped", "stopped"]
 
@@ -132,9 +129,6 @@ def path_lengths(graph: Sequence[Stage]) -> dict[str, float]:
     return lengths
 
 
-# Faults of stages: which are the user's or the machine's, when to give up, and how all are reported at the end.
-
-
 _SAME = 3
 _MOST_REASONS = 5  # number of reasons reported in full; each further failure gets one line
 
@@ -194,9 +188,6 @@ def _failure_text(text: str, stages: Sequence[tuple[str, str]]) -> str:
 
 def _stages(number: int) -> str:
     return f"{number} stage{'s' * (number > 1)}"
-
-
-# The display inside a stage, which turns its output into JSON events for the person who waits.
 
 
 Message = dict[str, Any]

@@ -166,8 +166,6 @@ def starter(preload: Sequence[str] = ()) -> "Spawner | Forker":
 
 
 # Prevents two processes at one stage: one that was cut off may still save while another machine starts the stage.
-
-
 _BEAT, _STALE, _LOOK = 30.0, 300.0, 1.0
 """Seconds between signs of life, until a silent holder is given up, and between checks."""
 
@@ -271,9 +269,6 @@ def _is_stale(path: Path) -> bool:
         return False
     finally:
         probe.unlink(missing_ok=True)
-
-
-# Resources that a stage uses, and the threads it may use.
 
 
 class Meter:

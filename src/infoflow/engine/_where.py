@@ -17,8 +17,6 @@ from ._child import engine_folder
 from ._stage import Ending, Event, Message, Stage, Tally, Usage, as_event
 from ._supervisor import StageFailed, Stopped
 
-# Values of `--cluster`: a port of this machine, a scheduler's address, or the file that a scheduler wrote.
-
 
 def parse_listen(where: str) -> tuple[str, int]:
     """Host and port of `listen[:HOST[:PORT]]`; defaults: the address of this machine's name, and any port."""
@@ -88,8 +86,6 @@ def require_private(address: str, insecure: bool) -> None:
 
 
 # The folder `work/.engine/NONCE` of a run, by which a worker recognises that it sees the study's files.
-
-
 LOCKS = "locks"
 
 
@@ -120,9 +116,6 @@ class RunNotes:
 
     def close(self) -> None:
         shutil.rmtree(engine_folder(self.folder) / self.nonce, ignore_errors=True)
-
-
-# The state of a graph while Dask runs it: running stages, endings, and responsible failures.
 
 
 PATIENCE = 30.0

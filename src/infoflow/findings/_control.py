@@ -23,7 +23,6 @@ from ._table import Reading, gather
 # the same test on training runs of one objective, with seeds in place of objectives, and, for claims about specific
 # layers, on layers permuted in every training run. Both produce many replicas.
 
-
 _MOST, _NUM_ORDERS = 400, 400
 
 Side = Mapping[str, str]
@@ -133,9 +132,6 @@ def _mean_in_any_order(one: Samples, numbers: int, rng: np.random.Generator) -> 
     by_layer_ULK = one.values_UK.reshape(len(one.units), -1, numbers)
     moved = [layers[rng.permutation(len(layers))].ravel() for layers in by_layer_ULK]
     return np.mean(moved, axis=0, keepdims=True)
-
-
-# Runs a claim's test on controls, where the effect should not appear.
 
 
 _NULL_LEVEL = 0.95

@@ -17,9 +17,8 @@ from ._finding import Control, Curves
 from ._model_group import CAUSAL, MASKED, NAMES, TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, check_layers
 
+
 # Shapes of curves: steps, ratios, rank correlations; rows are draws, columns are layers.
-
-
 def falls(curves: np.ndarray) -> np.ndarray:
     """How far each layer's value lies below that of the preceding layer, (N, K − 1)."""
     return -np.diff(curves, axis=1)
@@ -78,9 +77,6 @@ def early_layer(num_layers: int) -> int:
 def middle_layer(num_layers: int) -> int:
     """The layer half of the way up, counted from 1: 3 of 6."""
     return (num_layers + 1) // 2
-
-
-# Curves that several claims share.
 
 
 def information(objective: Spec, side: Literal["input", "output"], regime: str = "clean", first: int = 0) -> Reading:
@@ -159,8 +155,6 @@ SEED_DISTANCES: dict[str, Reading] = {
 
 
 # A measure by layer and frequency bin as one long curve, and the statistics that claims use.
-
-
 RANK_BINS = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 """The published bins, by their lowest rank."""
 _LEAST_BINS = 5
@@ -251,8 +245,6 @@ def _permute(curves: dict[str, np.ndarray]) -> Curves:
 
 
 # How far the seed of k-means alone can change a curve of mutual information.
-
-
 def clustering_control(reads: Mapping[str, Reading]) -> Control:
     """Flat curves whose layers differ only by the spread over clustering seeds.
 

@@ -26,7 +26,6 @@ from ._two_estimates import combined
 # The table `given_scores` lists these models, with a loss on the sentences that were read. A claim about a masked LM,
 # or about all models, is tested on each listed model, which the note of its row names.
 
-
 TABLE = GIVEN_SCORES.name
 _LOSS = OBJECTIVES["causal-lm"].metrics[0]
 
@@ -95,9 +94,6 @@ def group_of_given(tables: Tables, names: Iterable[str], model: GivenModel, obje
             if len(own):
                 kept[name] = own.assign(objective=objective.name, variant=objective.variant)
     return group_of(kept, model.architecture, END)
-
-
-# Judges every claim on the tables of a run.
 
 
 def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding] | None = None) -> pd.DataFrame:

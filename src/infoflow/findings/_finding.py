@@ -12,9 +12,6 @@ from infoflow.results import Samples, Spec
 from ._interval import ResampledRows, Spread
 from ._table import Reading, untrained
 
-# One condition of a claim, and the verdict on its numbers.
-
-
 Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
 """Possible verdicts on a claim."""
 UNTESTABLE: Verdict = "not testable here"
@@ -227,9 +224,6 @@ def _chances(condition: Condition, spread: Spread) -> int:
 
 def short(number: float) -> str:
     return "undefined" if np.isnan(number) else f"{number:.3g}"
-
-
-# A published claim as an executable check.
 
 
 Curves = Mapping[str, np.ndarray]

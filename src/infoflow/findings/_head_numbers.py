@@ -19,7 +19,6 @@ from ._table import Reading, SeedRows, Table, together
 # The largest of many numbers is partly due to chance, so it is too large on the sentences that selected it. Heads and
 # layers are selected seed by seed, by the estimate on the first half, and followed through the replicates.
 
-
 CHOSEN = (
     "chosen on one half of the sentences and reported on the other, so that a number truly at the threshold passes in "
     "2.5 % of samples"
@@ -52,7 +51,6 @@ def largest(numbers_RN: np.ndarray) -> np.ndarray:
 #
 # Heads do not correspond between seeds, so they are selected seed by seed on one half of the sentences and reported on
 # the other. If a table covers more, the numbers describe the encoder's self-attention.
-
 
 POSITIONAL = 0.9  # share of tokens at one offset that makes a head positional
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)

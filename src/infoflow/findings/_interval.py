@@ -26,7 +26,6 @@ from infoflow.results import Samples
 # A statistic is any function of a row. It uses curves averaged over seeds, as a figure shows them, so rows consist of
 # curves. Their effect on the statistic is determined afterwards (below).
 
-
 NUM_DRAWS = 600
 _NUM_APART = 600  # total number of rows of replicates without one seed
 
@@ -121,7 +120,6 @@ def _rows_of(one: Samples, seeds: list[int], rows: ResampledRows) -> np.ndarray:
 #
 # Other statistics, such as a rank correlation, move in steps where curves cross. Joint draws of seeds and sentences
 # then give the percentiles: the interval contains whatever might have been observed by chance near a tie.
-
 
 TAIL = 0.025
 _ROUGH = 0.2  # share of the median draw that a linear approximation may miss

@@ -12,9 +12,6 @@ from infoflow.foundation import did_you_mean
 from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
 from infoflow.training import SUFFIX
 
-# The objectives in claims, and their names in findings.
-
-
 CAUSAL = Spec("causal-lm")
 """Models of causal language modelling."""
 MASKED = Spec("masked-lm")
@@ -97,7 +94,6 @@ NAMES = {
 # The models that claims are tested on: of one architecture, at one point of training and before it.
 #
 # Readings get model rows only from here, so that no number ever mixes two models of one objective and seed.
-
 
 Tables = Mapping[str, pd.DataFrame]
 Found = TypeVar("Found")

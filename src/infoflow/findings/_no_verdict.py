@@ -22,7 +22,6 @@ from ._table import Reading, gather
 # A share of few items has a wide interval even if all agree, and so has a value read off few checkpoints; then no
 # number can lie clear of the threshold. Likewise, few layers are often in the claimed order by chance.
 
-
 Side = Literal["hold", "fail"]
 
 
@@ -97,7 +96,6 @@ def _clear(ends: tuple[float, float], threshold: float, upwards: bool) -> bool:
 # For replaced tokens the area under the curve must exceed a half by .1, and for pairs the accuracy must exceed the
 # share of the more frequent answer by .05; a distilled model is judged by its own loss on masked tokens.
 
-
 _COLUMNS = ["seed", "trained", "split", "metric", "value", "low", "high", "baseline"]
 
 
@@ -159,9 +157,6 @@ def _text(score: pd.Series) -> str:
     return f"{score['value']:.3g} ({score['low']:.3g} to {score['high']:.3g})"
 
 
-# Tests a claim on half of the sentences: an estimate that still moves supports no verdict.
-
-
 _AT_HALF = "at_half"  # column with the number that half of the sentences would have given
 
 
@@ -197,9 +192,6 @@ def _moves(outcome: Outcome, before: Condition) -> str | None:
 def _at_half(reading: Reading, models: ModelGroup) -> Reading:
     has_halves = all(_AT_HALF in models.tables.get(name, ()) for name in reading.sources)
     return reading.changed(number=_AT_HALF) if has_halves else reading
-
-
-# How many seeds would decide an undetermined claim.
 
 
 MOST_SEEDS = 1000

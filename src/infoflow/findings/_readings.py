@@ -25,11 +25,7 @@ from ._head_numbers import best_heads, heads, largest
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, check_layers, exact, one_number, together
 
-# Readings of probes over layers and tasks: accuracies, selectivity, description lengths and depths.
-
-
 # R bootstrap replicates, K layers or numbers, T tasks
-
 _NUM_REPLICAS = 1000
 WHOLE = 1.0
 """Share of the training sentences that a probe learns from, unless a claim is about a smaller share."""
@@ -139,7 +135,6 @@ def _shape(rows: SeedRows) -> np.ndarray:
 #
 # Shares come from models retrained with the attention closed if a seed has them, else from closing it at test time.
 
-
 ENCODER, DECODER = "encoder-self", "decoder-self"
 
 
@@ -214,7 +209,6 @@ def _numbers(parts: list[np.ndarray], updates: int) -> np.ndarray:
 # whose attention goes to an antecedent is used. Both examine the states and heads that objectives formed, on unseen
 # text that is the same for all.
 
-
 PROBE = "share of the nearest occurrences of the same token that have the same tag, mean over tags, best layer"
 STANDS_IN = f"End tasks are not trained: a probe stands in ({PROBE})."
 
@@ -274,9 +268,6 @@ def _exactly(rows: SeedRows) -> np.ndarray:
     if len(values) != 1 or not np.isfinite(values).all():
         raise Absent("the table match must have one number per model")
     return exact(values)
-
-
-# Training times that are only bounds.
 
 
 Reach = tuple[float, float]

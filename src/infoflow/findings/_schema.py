@@ -9,8 +9,6 @@ import pandas as pd
 from infoflow.foundation import UserError
 from infoflow.results import END, Column, RunFolder, TableSchema
 
-# The table of findings.
-
 
 def _text(name: str, description: str) -> Column:
     return Column(name, "string", "", description)
@@ -68,9 +66,6 @@ FINDINGS_TABLE = TableSchema(
         _text("note", "every condition and every control with its numbers, separated by newlines"),
     ),
 )
-
-
-# The tables of a comparison over scale.
 
 
 FINDINGS_OVER_SCALE = TableSchema(
@@ -135,9 +130,6 @@ FINDINGS_AT_SCALE = replace(
         Column("trend", "string", "", "trend of the followed condition: see findings_over_scale and trends"),
     ),
 )
-
-
-# A run with judged claims, as far as a comparison needs and keeps it.
 
 
 OVER_SCALE = "over-scale"

@@ -19,7 +19,6 @@ from infoflow.results import Samples, Spec, replicates_of
 from ._model_group import NAMES, Absent, Ambiguous, ModelGroup
 
 # R bootstrap replicates, N rows of one seed, K numbers
-
 Unit = tuple[int, ...]
 _Open = tuple | EllipsisType  # all alternatives of a setting
 

@@ -12,8 +12,6 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 # Counter-based random streams: a number depends only on its key, never on the order of draws.
-
-
 Key = SupportsIndex | str  # a NumPy integer and a plain one of equal value are equal keys
 
 # Odd constants of splitmix64 (Steele, Lea and Flood 2014).
@@ -76,7 +74,6 @@ def _splitmix(values: np.ndarray) -> np.ndarray:
 # measure keeps its sums per block, so its state is bounded, merges exactly, and yields any number of bootstrap
 # replicates afterwards. Since blocks and weights are shared, two models measured on the same sentences have *paired*
 # replicates: the interval of a difference follows from the replicates' differences.
-
 
 NUM_BLOCKS = 64
 """Number of sentence blocks behind every interval."""
@@ -148,8 +145,6 @@ def interval(replicates: np.ndarray, level: float = 0.95) -> Interval:
 
 
 # The range of a statistic, and the single rule by which intervals respect it.
-
-
 Scale = Literal["any", "positive", "share", "percent", "correlation", "explained"] | tuple[float, float]
 """Range of a statistic: any number, at least 0, from 0 to 1, 0 to 100, -1 to 1, at most 1; or its bounds."""
 

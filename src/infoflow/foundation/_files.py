@@ -18,9 +18,6 @@ from typing import Any
 from . import _machine
 from ._errors import UserError, full_disk
 
-# Files and folders that are written atomically.
-
-
 _PARTIAL = ".partial"
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
 _LONGEST_NAME = 255  # bytes, on every common file system
@@ -232,9 +229,6 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-# JSON files of infoflow, and readable reasons why a text is not JSON.
 
 
 _LARGEST = 100_000_000  # maximum bytes: run.json of a study with thousands of models has a tenth of that

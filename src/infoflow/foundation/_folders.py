@@ -18,9 +18,6 @@ from . import _machine
 from ._display import current_display
 from ._files import atomic_folder, disk_named, read_object, remove, writable
 
-# Lets one process at a time create a file or folder while the others wait.
-
-
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF, errno.EPERM)
 
 
@@ -96,8 +93,6 @@ def lock_file(descriptor: int, wait: bool = False) -> bool:
 
 
 # Temporary folders that disappear even if their process is killed, since the next process removes them.
-
-
 _PREFIX, _OWNER = "infoflow-", ".owner"
 
 
@@ -167,9 +162,6 @@ def _remove_ownerless(folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(descriptor)
-
-
-# Reproducible folders, sealed with the size and checksum of each file and made again if a file disagrees.
 
 
 SEAL = "seal.json"

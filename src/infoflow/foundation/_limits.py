@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Limits of settings, declared in their annotations and checked and described in one place.
-
-
 _MOST_ITEMS = 10_000  # in a list
 _MOST_CHARACTERS = 4096  # in a text
 _SHOWN = 80  # characters of a value in a message
@@ -298,9 +295,6 @@ def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
         raise UserError(
             f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"
         )
-
-
-# Converts users' arrays to tensors, and makes arrays read-only.
 
 
 def as_tensor(x: Any) -> "Tensor":

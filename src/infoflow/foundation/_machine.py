@@ -16,9 +16,6 @@ from ._display import current_display
 from ._errors import UserError
 from ._limits import Threads, read_setting
 
-# Differences of Windows from POSIX: open files, process checks and locks.
-
-
 WINDOWS = os.name == "nt"
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds: virus scanners and indexers hold a new file open for a moment
 _LOCKED_BYTE = 1 << 30
@@ -120,9 +117,6 @@ def lock_on_windows(descriptor: int, wait: bool) -> bool:
         os.lseek(descriptor, before, os.SEEK_SET)
 
 
-# How much memory this process may still allocate.
-
-
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -189,8 +183,6 @@ def _of_limits() -> int | None:
 
 
 # Sets thread counts in one place, since oversubscription can slow a small model ninefold.
-
-
 _FEW = 16  # threads that any machine can start; more than this and more than its cores slow it down or crash it
 
 
@@ -244,8 +236,6 @@ def available_cores() -> int:
 
 
 # The variables that a launcher (`torchrun`, `accelerate launch`) sets for each process, read in one place.
-
-
 _MOST = 1_000_000
 
 
@@ -277,9 +267,6 @@ def _number(name: str, least: int, most: int) -> int:
         got = f"Got {text[:40]}." if text else "It is not set."
         raise UserError(f"{name}, which torchrun sets, must be a number from {least} to {most:,}. {got} {_ADVICE}")
     return int(text)
-
-
-# A request to stop (SIGTERM, Ctrl-C, or a call from another thread): resumable work saves and ends.
 
 
 class StopRequest:

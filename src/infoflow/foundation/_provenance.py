@@ -19,9 +19,6 @@ from typing import Any
 
 from ._errors import UserError
 
-# Content keys: short hashes of a result's dependencies.
-
-
 LATER = {"later": True}
 """Metadata of a dataclass field added in a later version.
 
@@ -65,8 +62,6 @@ def _plain(value: Any) -> Any:
 
 
 # Reduces paths to names, since folder names reveal users and projects in shared files.
-
-
 # A path in running text, also of Windows: absolute, in the home folder, or with a leading dot; not a closing HTML tag.
 _IN_TEXT = re.compile(
     r"(?<![\w/\\:.~])(?!(?<=<)/[A-Za-z][\w-]*>)(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+"
@@ -180,9 +175,6 @@ def _text(text: str, anonymous: bool) -> str:
     return _IN_TEXT.sub(lambda match: name(match[0]), text)
 
 
-# The origin of a number: versions, hardware, command, time.
-
-
 _PACKAGES = (
     *("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy", "scipy", "scikit-learn", "pandas"),
 )
@@ -249,9 +241,6 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor()
-
-
-# Runs a Python file that the user names, as `python FILE` would.
 
 
 _LONGEST_TEXT = 300

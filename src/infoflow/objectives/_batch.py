@@ -70,9 +70,6 @@ class Noise:
         return torch.from_numpy(np.concatenate(drawn).astype(np.float32)).to(chosen.device)
 
 
-# From corrupted examples to one padded batch of named tensors.
-
-
 UNSUPERVISED = -100
 """The label of a position that the loss ignores (PyTorch's and Hugging Face's convention)."""
 
@@ -233,9 +230,6 @@ def _before(lengths: np.ndarray) -> np.ndarray:
     return np.arange(lengths.max()) < lengths[:, None]
 
 
-# Cross-entropy of the supervised positions only, over the vocabulary.
-
-
 # Location of the map from the last hidden state to logits in Hugging Face, by family: BERT, RoBERTa and most others.
 _HEADS = ("cls", "lm_head", "predictions")
 
@@ -276,9 +270,6 @@ def prediction_head(module: nn.Module) -> nn.Module:
         f"{type(module).__name__} has no language-modelling head that infoflow knows ({', '.join(_HEADS)}).\n"
         "Load the model with its head: AutoModelForMaskedLM or AutoModelForCausalLM."
     )
-
-
-# What an objective makes of one example, as readable tokens: the inputs of its model and the targets of its loss.
 
 
 NO_TARGET = "·"

@@ -27,8 +27,6 @@ from ._batch import (
 from ._masking import hide, mask_id, random_tokens
 from ._objective import BLEU, LOSS, AbstractObjective, Family, Metric, Writes, drop_tokens
 
-# Shared parts of encoder-decoder objectives: the encoder reads a source, the decoder predicts a target.
-
 
 def inner(tokens: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
     """The tokens between [CLS] and [SEP], to which noise applies."""
@@ -144,9 +142,6 @@ class Translation(AbstractEncoderDecoder):
         return replace(self, token_dropout=0.0, decoder_dropout=0.0)
 
 
-# MASS: a fragment of the text is hidden from the encoder, and the decoder writes it.
-
-
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mass(AbstractEncoderDecoder):
@@ -232,9 +227,6 @@ def fragment(length: int, share: float, generator: np.random.Generator) -> tuple
     else:
         start = int(generator.integers(length - size + 1))
     return 1 + start, 1 + start + size
-
-
-# BART: the text is corrupted in up to five ways, and the decoder restores it.
 
 
 Hidden = Literal["span", "token", "none"]

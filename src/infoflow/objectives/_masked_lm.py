@@ -46,7 +46,6 @@ from ._objective import LOSS, AbstractObjective, Answers, Family, Metric, Reads
 # | `whole-word` (BERT's second release) | as `static`, whole words in random order, anew per epoch | non-special ids |
 # | `n-gram` (ALBERT)  | likewise, n-grams of whole words, P(n) ∝ 1/n, n ≤ 3    | non-special ids       |
 
-
 _LONGEST_NGRAM = 3  # words; ALBERT's
 Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
 
@@ -124,9 +123,6 @@ class MaskedLM(AbstractObjective):
         else:
             count = int(self.rate * len(candidates) + draws[0])  # stochastic rounding: right on average
         return candidates[draws[1:].argsort()[:count]]
-
-
-# SpanBERT: spans are masked, and each of their tokens is also predicted from the span's two neighbours.
 
 
 BOUNDARY = "span-boundary"
@@ -239,9 +235,6 @@ def _runs(positions: list[int]) -> list[tuple[int, int]]:
     begins = [here for before, here in pairwise([-2, *positions]) if here > before + 1]
     ends = [here + 1 for here, after in pairwise([*positions, -2]) if after != here + 1]
     return list(zip(begins, ends, strict=True))
-
-
-# BERT's and ALBERT's objectives: masked tokens, and a question about two segments.
 
 
 IS_RANDOM, IS_SWAPPED = "is_random", "is_swapped"

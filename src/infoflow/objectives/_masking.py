@@ -9,8 +9,6 @@ import numpy as np
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, read_only
 
-# Selection of tokens to hide: single tokens, whole words, n-grams of words, spans of words.
-
 
 class Words(NamedTuple):
     """The words of a text: word `i` is `places[edges[i]:edges[i + 1]]`."""
@@ -93,9 +91,6 @@ def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.ran
                 if num < budget and not taken[place]:
                     taken[place], num = 1, num + 1
     return words.places[np.frombuffer(taken, dtype=np.bool_)]
-
-
-# Hiding chosen tokens: 80 % become [MASK], 10 % a random token, 10 % stay.
 
 
 RandomIds = Literal["ordinary", "all", "corpus"]

@@ -29,9 +29,6 @@ from ._batch import (
     tokens_of,
 )
 
-# Scores of how well a model learned its training task, with a trivial baseline.
-
-
 Baseline = Literal["unigram", "source copied", "most frequent", "chance"]
 
 
@@ -79,9 +76,6 @@ LOSS = Metric(name="loss", baseline="unigram", better="lower", share=0.9)
 BLEU = Metric(name="bleu", baseline="source copied", better="higher", gain=10.0)
 
 
-# A model's answers to yes-or-no questions, with the truth.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Answers:
     """One answer for each question in a batch."""
@@ -107,9 +101,6 @@ def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray)
     below = np.cumsum(no) - no
     total = yes.sum() * no.sum()
     return float((yes * (below + no / 2)).sum() / total) if total else float("nan")
-
-
-# Interface of pretraining objectives: the model that they train, the corruption, the loss.
 
 
 Reads = Literal["sentence", "window", "pair"]
@@ -290,9 +281,6 @@ class AbstractObjective(ABC):
         if batch.decoder_input_ids is not None:
             inputs = {"encoder": inputs["tokens"], "decoder": tokens_of(batch.decoder_input_ids, target_names)}
         return Shown(inputs=inputs, targets={next(iter(self.term_weights)): tokens_of(batch.labels, target_names)})
-
-
-# The ablation that corrupts inputs without masked prediction, for any objective.
 
 
 OPTION = "token_dropout"

@@ -98,9 +98,6 @@ def _options(cls: type[AbstractObjective]) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type] (all are dataclasses)
 
 
-# What every objective makes of a text that somebody types.
-
-
 _MOST_WORDS = 512
 _DRAWS = 20
 _OPTIONS: dict[str, dict[str, Any]] = {SkipGram.name: {"min_count": 1, "threshold": 1.0}}  # every word is frequent
@@ -218,7 +215,6 @@ def _ids(words: Sequence[str], names: Sequence[str]) -> np.ndarray:
 
 
 # The user's own objectives: classes in a Python file, registered by name with those of the package.
-
 _SENTENCE = "Well, the old cat that the dogs see every single day sleeps under the kitchen table again."
 _SMALL = ModelConfig(width=8, layers=1, heads=1, feedforward=8)
 _LAYOUTS = tuple(name for part in get_args(Layout) for name in (get_args(part) or (part,)))

@@ -15,12 +15,11 @@ from ._encoder_decoder import AbstractEncoderDecoder, inner, source_and_target
 from ._masking import random_tokens
 from ._objective import Family, Writes
 
+
 # T5's noise: the choice of tokens to remove, and the notation of the rest and the removed tokens.
 #
 # Masks are Bool (token,) over a text without special tokens. Source: [@raffel2020exploring], functions of the released
 # `t5.data.preprocessors`.
-
-
 def iid_mask(length: int, density: float, generator: np.random.Generator) -> np.ndarray:
     """Each token is noise with probability `density`; there may be none."""
     return generator.random(length) < density
@@ -107,8 +106,6 @@ def _composition(total: int, parts: int, generator: np.random.Generator) -> np.n
 # T5's names are `iid_15_r10s90_f` (BERT-style), `iid_15_m_f` (MASS-style), `iid_15_u_u`, `iid_15_d_d`, `span_3_15_u_u`.
 # Source: [@raffel2020exploring]. As in translation, both sides are framed by [CLS] and [SEP], which T5's are not: all
 # encoders of a study read the same frame.
-
-
 class AbstractTextToText(AbstractEncoderDecoder):
     """The decoder predicts what `taken_apart` returns as target, given the rest of the text."""
 

@@ -362,8 +362,6 @@ def seeds_of_pairs(rows: pd.DataFrame, by: str, at: np.ndarray) -> dict[object, 
 
 
 # A point has few of a table's many rows, and `rows[name].array.take(at)` copies nothing else.
-
-
 def _taken(rows: pd.DataFrame, name: str, at: np.ndarray) -> list[Any]:
     return rows[name].array.take(at).to_numpy().tolist()
 

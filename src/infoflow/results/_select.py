@@ -14,7 +14,6 @@ from ._subject import END, KEYS, UNTRAINED
 #
 # They are a layer below the measures, since measures, claims and figures all read them.
 
-
 TASK_SCORES = TableSchema(
     name="task_scores",
     version=4,
@@ -169,7 +168,6 @@ RETRIEVAL_RUNS = TableSchema(
 #
 # Rows are never averaged over models that differ in more than the request: if a selection leaves two models of one
 # objective and seed, it is refused.
-
 
 NAMES = tuple(column.name for column in KEYS)
 _DECIDING = ("model", "variant", "architecture", "start", "update")

@@ -15,9 +15,6 @@ from infoflow.foundation import UserError, atomic_write, public_provenance, show
 
 from ._schema import DType, TableSchema
 
-# A table in Python: a data frame with a schema, which hides its bootstrap replicates when shown.
-
-
 _HIDDEN = "replicates"  # hundreds of numbers in each row
 
 
@@ -51,9 +48,6 @@ class Table(pd.DataFrame):
     def to_string(self, *arguments: Any, **options: Any) -> Any:
         """As in pandas, with every column."""
         return pd.DataFrame(self).to_string(*arguments, **options)
-
-
-# Tables as Parquet files that carry their own documentation and provenance.
 
 
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"

@@ -54,9 +54,6 @@ from infoflow.training import trained_objective
 
 from ._plan_sections import AnalysisPlan, ProbingPlan
 
-# Pretrained or external models in an analysis, and their controls: the same architecture with random weights.
-
-
 _LONGEST_NAME = 80  # characters
 _TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags", "names")  # fields of `AnalyzeOptions`
 
@@ -241,9 +238,6 @@ def untrained(model: Model, seed: int) -> Model:
         ]
         fresh = prune(fresh, gone)
     return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)
-
-
-# Has a pretrained or external model learned to predict text? Its loss, compared with a unigram baseline.
 
 
 SENTENCES = 200

@@ -20,9 +20,6 @@ from ._study_models import StudyModels
 from .stages import AbstractStage, Check, MeasureModel, ProbeModel
 from .stages import stages as stage_kinds
 
-# The graph of a study: all stages of a plan in order of dependency, their costs, and which are missing.
-
-
 RECORDS = "stages"
 _SHARES = 10**6  # resolution of the shares of a GPU
 _UNIT = 60.0  # seconds to train a masked LM, until a record exists
@@ -154,9 +151,6 @@ def _resources(plan: StudyPlan) -> dict[str, float]:
 
     on_gpu = plan.training.device.startswith("cuda") or (plan.training.device == "auto" and torch.cuda.is_available())
     return {"GPU": math.floor(_SHARES / plan.engine.per_gpu) / _SHARES} if on_gpu else {}  # rounded down: all must fit
-
-
-# Hands the missing stages of a graph to an engine, with one progress bar and all failures reported at the end.
 
 
 _SHOWN = 4  # running stages shown with the bar

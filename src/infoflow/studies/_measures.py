@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from ._given import AnalyzeOptions
 
 
-# The probing measures that a plan requests, and the corpus that their tasks need.
-
-
 def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
     """Each task with each probe; probes of trees and minimal pairs appear once."""
     found: list[AbstractMeasure] = []
@@ -88,9 +85,6 @@ def _tasks(plan: ProbingPlan) -> list[str]:
 
 def probing_tables(plan: ProbingPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(measure.name for measure in probing_measures(plan)))
-
-
-# The default measures of a study and of `infoflow analyze`.
 
 
 SCORES_ONLY = "task_scores"

@@ -37,9 +37,6 @@ from ._plan_sections import (
 )
 from ._plugins import PluginsPlan, UnnamedCode, code_may_run, load_plugins, with_paths
 
-# Settings in plan files: the text of a file, its tables, and the dataclass that they fill.
-
-
 _LARGEST_PLAN = 1_000_000
 _MOST_TABLES = 1000  # tables with the same name
 
@@ -101,9 +98,6 @@ def _build_tables(cls: type, values: Any, path: str) -> tuple[Any, ...]:
             f"Got {as_written(values)}."
         )
     return tuple(build_settings(cls, one, f"{path}[{number}].") for number, one in enumerate(values))
-
-
-# The plan of a study: plain values from a TOML file or from Python.
 
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation", "retrieval")

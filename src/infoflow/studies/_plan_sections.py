@@ -32,8 +32,6 @@ from infoflow.training import DEFAULT_SCHEDULE, TrainConfig, checkpoint_steps
 if TYPE_CHECKING:
     from ._plan import CorePlan
 
-# The section of a study's plan that defines what is probed.
-
 
 OF_TREES = "structural"
 """The probe of tree geometry; it has no task."""
@@ -83,9 +81,6 @@ class ProbingPlan:
         """The probes of a task."""
         asked = (probe.partition(":") for probe in self.probes)
         return list(dict.fromkeys(name for name, _, of in asked if name not in WITHOUT_TASK and of in ("", task)))
-
-
-# The sections of a study's plan: one class for each TOML table with settings of its own.
 
 
 Reference = Literal["final", "previous", "initial", "other-seed"]
@@ -251,9 +246,6 @@ class EnginePlan:
 
     def __post_init__(self) -> None:
         check_settings(self, "engine")
-
-
-# Requirements between the parts of a plan, checked before anything is trained.
 
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")

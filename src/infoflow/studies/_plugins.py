@@ -15,10 +15,9 @@ from infoflow.objectives import load_objectives
 from infoflow.report import known_tables
 from infoflow.results import GIVEN_SCORES, TASK_SCORES
 
+
 # Code runs when the user names it: in a plan file, an option, or Python. A run folder may come from somebody else, so
 # the code that its run.json names is not run when the folder is only read.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginsPlan:
     """The user's own code: Python files, relative to the plan, or entry points of installed packages."""

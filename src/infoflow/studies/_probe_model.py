@@ -27,8 +27,6 @@ from ._given import AnalyzeOptions, changed, given_models, given_scores
 from ._measures import probing_tables
 from ._run import Run
 
-# `probe`: an analysis whose tables are those of the requested probes.
-
 
 def probe(
     model: Path | str,
@@ -79,9 +77,6 @@ def _catalogue() -> str:
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}}  {about}{f' (needs {needs})' if needs else ''}" for name, about, needs in rows]
     return "\n".join([*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, if it is IOB2"])
-
-
-# `score_pairs`: BERTScore of text pairs for every layer of models, in a run folder with a report.
 
 
 KIND = "bert-score"

@@ -23,9 +23,6 @@ from infoflow.foundation import (
 )
 from infoflow.results import TableSchema, read_table, write_table
 
-# The result cache: intermediate results of a run, each computed once in a folder named after its dependencies.
-
-
 Schemas = dict[str, TableSchema]
 Part = dict[str, pd.DataFrame]
 
@@ -189,8 +186,6 @@ def stacked(parts: Iterable[Part]) -> Part:
 
 
 # Trained weights and their copies under `models/`, verified byte for byte against training or made again.
-
-
 _SUMS = "sums.json"  # next to the model's folder: SHA-256 of each of its files and of the training log
 _LOG = "../log.jsonl"
 _WEIGHTS_FACTS = "training.json"  # in every model folder that infoflow trained

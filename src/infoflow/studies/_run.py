@@ -36,9 +36,6 @@ from ._study_models import StudyModels, prepared_keys
 from .stages import AbstractStage, Check, MeasureModel, Train
 from .stages._check import write_derived
 
-# Wall time of a study or analysis, summed over all calls that worked on it, including killed ones.
-
-
 CLOCK_FILE = ".seconds"
 _EVERY = 10.0  # seconds between two writes, hence the most that a killed call loses
 
@@ -98,9 +95,6 @@ def seconds_before(run: RunFolder) -> float:
     return float(run.read().get("seconds") or 0.0)
 
 
-# A display that passes on progress and problems, and drops mere notes.
-
-
 class _WithoutNotes:
     """A display that drops notes and passes on everything else."""
 
@@ -122,9 +116,6 @@ def without_notes() -> Iterator[None]:
     """Inside the block, notes are dropped, since a study would repeat them for dozens of models."""
     with use_display(_WithoutNotes(current_display())):
         yield
-
-
-# Entries of run.json that describe a study, and the partial run of an unfinished study.
 
 
 SO_FAR = "so-far"
@@ -205,9 +196,6 @@ def _unfinished(works: Sequence[AbstractStage], done: Sequence[AbstractStage]) -
     missing = Counter(stage.kind for stage in works) - Counter(stage.kind for stage in done)
     kinds = ", ".join(f"{kind} ({number:,})" for kind, number in missing.most_common()) or "only the final steps"
     return f"The study is running or was stopped. Missing: {kinds}. Results may change."
-
-
-# A finished run, for people and programs; its claims can be judged again.
 
 
 _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}

@@ -36,9 +36,6 @@ from ._plugins import own_measures
 from ._run import CLOCK_FILE, SO_FAR, Run, WallClock, split_facts, study_facts, wall_clock
 from .stages import AbstractStage, Train
 
-# `study`: train, measure, compare, check and report; an interrupted study continues where it stopped.
-
-
 _ENTRY = "infoflow.studies:stage_of"
 _PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
 
@@ -220,9 +217,6 @@ def _graph(folder: str, changed: int) -> Graph:
     return graph(stored_plan(run, run_code=True), run, prepared=True)
 
 
-# `train_model`: one matched model of a plan, without the rest of the study.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedModel:
     """A trained model and its cost."""
@@ -265,9 +259,6 @@ def train_model(
             models, recipe = training.models, training.recipe
             checkpoints = models.snapshots(recipe).folder if plan.checkpoints.on else None
             return TrainedModel(facts=training.facts(), folder=models.published(recipe), checkpoints=checkpoints)
-
-
-# The stages of a study for other engines: a list of them, and running a single one.
 
 
 def list_stages(run: RunFolder, plan: StudyPlan | None = None) -> list[dict[str, Any]]:

@@ -34,9 +34,6 @@ from infoflow.objectives import AbstractObjective
 
 from ._data import LengthBucketSampler, TrainingData, micro_batches
 
-# The settings of one training run.
-
-
 Schedule = Literal["linear", "polynomial", "inverse_sqrt", "constant"]
 Precision = Literal["auto", "fp32", "bf16"]
 Beta = Annotated[float, Limits(at_least=0, below=1)]
@@ -126,9 +123,6 @@ def learning_rate(update: int, config: TrainConfig) -> float:
     return config.end_learning_rate + (peak - config.end_learning_rate) * left**power
 
 
-# AdamW, and its state under the names of the parameters.
-
-
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW with decoupled decay, on every parameter or on matrices only (`decay_norms`).
 
@@ -183,9 +177,6 @@ def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, state
         optimizer.state[parameter][field] = value.to(parameter.device)
 
 
-# Attention in float32 inside a bfloat16 forward pass on the CPU.
-
-
 _NAME = "infoflow_sdpa_float32"
 
 
@@ -234,9 +225,6 @@ def _register() -> None:
     AttentionMaskInterface.register(_NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
 
 
-# When bfloat16 helps.
-
-
 # Speed relative to float32 for causal LM, masked LM and translation, measured with avx512_bf16, attention in float32,
 # one thread: 1.7, 1.3 and 1.1 at width 64; 2.1, 1.9 and 1.5 at 128; 2.4, 2.6 and 1.9 at 256.
 _SMALLEST_CPU_WIDTH = 64
@@ -278,9 +266,6 @@ def mixed_precision(module: PreTrainedModel, precision: Precision, device: torch
 def _cpu_has_bf16() -> bool:
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-
-
-# Matched models, so that only the objective differs, and the operations of their training.
 
 
 def build_models(

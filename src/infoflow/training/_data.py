@@ -12,8 +12,6 @@ from infoflow.corpus import Encoded, Lone, PairKind, segment_pairs, stretches, w
 from infoflow.foundation import UserError, digest, stream
 from infoflow.objectives import AbstractObjective, Batch, Example, Noise, Vocabulary
 
-# Training data: token ids of sentences, and of their translations.
-
 
 @runtime_checkable
 class TokenRows(Protocol):
@@ -98,8 +96,6 @@ class TrainingData:
 
 
 # The sentences of each update: a function of (seed, update), so that resuming needs no sampler state.
-
-
 class LengthBucketSampler:
     """Batches of sentences of nearly equal length under a budget of padded source tokens, in random order.
 
@@ -179,9 +175,6 @@ def _cuts(ascending: np.ndarray, tokens: int, sentences: int | None) -> np.ndarr
         more = range(start + 2, limit + 1)  # a batch has at least one sentence
         cuts.append(start + 1 + bisect(more, tokens, key=lambda stop: (stop - start) * ascending[stop - 1]))
     return np.array(cuts)
-
-
-# Rows of running text: windows of a document, and pairs of its segments.
 
 
 _SENTENCES = 1 << 16  # at a time, so that a memory-mapped corpus stays on disk

@@ -20,8 +20,6 @@ from ._data import TrainingData
 from ._update import UpdateResult
 
 # The key of a run: everything that determines its weights; only the same run continues a folder.
-
-
 # Settings that affect recording, not learning.
 _FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "device"}
 
@@ -129,8 +127,6 @@ def trained_objective(folder: Path | str) -> AbstractObjective | None:
 
 
 # log.jsonl: one JSON line per `log_every` updates, and one per evaluation.
-
-
 class MetricsLog:
     """Append-only log of a run; after a resume it continues as if uninterrupted."""
 

@@ -38,7 +38,6 @@ from ._config import TrainConfig
 #
 # Files that are equal in several snapshots are one file with several names where the file system has hard links.
 
-
 SNAPSHOTS = "snapshots"
 """Folder of a training's snapshots."""
 Dtype = Literal["float32", "bfloat16"]
@@ -175,9 +174,6 @@ def link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-
-
-# Writes snapshots during training without affecting it, and compares repeated updates.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,8 +19,6 @@ from infoflow.objectives import AbstractObjective, Batch
 from ._config import Precision, TrainConfig, mixed_precision
 from ._data import TrainingData, micro_batches
 
-# Hooks that see the weights before and after each update (loss change allocation uses them).
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Step:
@@ -59,9 +57,6 @@ class TrainingHook:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore the state from `state_dict`."""
-
-
-# Parts of parameters that are frozen while the rest of a model trains.
 
 
 class FrozenSlices(TrainingHook):
@@ -149,9 +144,6 @@ class TrainingInterrupted(KeyboardInterrupt):
         self.folder = folder
 
 
-# The device, and the exchange of gradients between processes.
-
-
 def make_accelerator(device: str = "auto") -> Accelerator:
     """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is handled by our autocast.
 
@@ -174,9 +166,6 @@ def usable_device(device: str) -> str:
         usable = ", ".join(name for name, usable in available.items() if usable)
         raise UserError(f'device must be "auto" or a device of this machine: {usable}. Got {device}.')
     return device
-
-
-# One optimiser step: the token mean of a whole update, across micro-batches and processes.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -340,9 +329,6 @@ def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
 def from_first(tensors: Iterable[Tensor]) -> None:
     for tensor in tensors:
         torch.distributed.broadcast(tensor.detach(), src=0)
-
-
-# Loss on held-out sentences, with noise frozen per sentence.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

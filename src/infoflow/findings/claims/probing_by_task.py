@@ -180,9 +180,6 @@ def m6(curves: Curves) -> list[Condition]:
     ]
 
 
-# The order in which tasks are solved over layers.
-
-
 TASKS = ("upos", "constituents", "arc-label", "coreference")
 HALF_A_LAYER = 0.5
 _T1_READS: dict[str, Reading] = {"layers": depths(MASKED, TASKS, "expected_layer")}

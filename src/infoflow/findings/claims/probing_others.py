@@ -12,8 +12,6 @@ from .._readings import TOKEN_TASKS, WHOLE, accuracy, at_best, trees
 from .._sources import BERT_SCORE, CONTROL_TASKS, HIERARCHICAL_SYNTAX, LESSONS, LESSONS_ON_WORDS, STRUCTURAL_PROBE
 from .._table import Reading, Table, untrained
 
-# Claims about probing: P1, P2, P4, P5, P6.
-
 
 @claim(
     "probing:P-1",
@@ -194,9 +192,6 @@ def p6(curves: Curves) -> list[Condition]:
             names,
         ),
     ]
-
-
-# probing:P-3. Word identity.
 
 
 def _reads_identity(objectives: tuple[Spec, ...]) -> dict[str, Reading]:

@@ -15,9 +15,6 @@ from .._sources import ENCODER_SPACES, GEOMETRY, LESSONS_ON_WORDS, OURS
 from .._table import Reading, baselines, untrained
 from .._two_estimates import also_by, of_usable_information
 
-# Claims about representations: V18, Z1, Z2.
-
-
 _V18_READS = untrained({NAMES[o]: identity(o) for o in OBJECTIVES})
 
 
@@ -189,9 +186,6 @@ def z2(curves: Curves) -> list[Condition]:
     ]
 
 
-# Claims about representations: Z-5, Z-6.
-
-
 _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MASKED)}
 
 
@@ -262,9 +256,6 @@ def z6(curves: Curves) -> list[Condition]:
             ["by itself", *step_names(earlier.shape[1], 0)],
         )
     ]
-
-
-# Claims about context: E1, E2.
 
 
 LEAST = 0.10

@@ -25,9 +25,6 @@ from .._study_models import StudyModels
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 from ._train import Train
 
-# How well the models of a study are matched: parameters, operations, updates, tokens, initial weights.
-
-
 _VERSION = 1  # increase when the same plan counts differently
 _REFERENCE = "masked-lm"
 
@@ -110,9 +107,6 @@ def _initialisation(models: StudyModels, recipe: Recipe, counted: dict[str, Any]
     return f"matched on the side that reads the text: {share}; the others have no counterpart"
 
 
-# Combine the tables of all stages, and judge the published claims on them.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Check(AbstractStage):
     """The last stage of a graph: cheap, and repeated in every call because claims may have changed."""
@@ -179,9 +173,6 @@ def _replace(folder: RunFolder, schemas: Sequence[TableSchema], found: Mapping[s
     for schema in schemas:
         if schema.name in found:
             folder.tables.write(found[schema.name], schema)
-
-
-# Show what each objective of a study makes of one training example.
 
 
 _SHOWN = 1  # increase when the same plan shows other examples

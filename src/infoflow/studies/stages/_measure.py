@@ -26,8 +26,6 @@ from .._scores import content_ids_of, task_scores
 from ._stage import AbstractMeasuring, OfModels
 
 # How a model is measured: each table has its own key, so that a new measure leaves the others unchanged.
-
-
 Key = TypeVar("Key", bound=Hashable)
 MEASURED = "measured"
 _SAMPLES = "samples"
@@ -203,9 +201,6 @@ class LoadedOnce(Generic[Key]):
 
     def clear(self) -> None:
         self._held.clear()
-
-
-# Measure a pretrained or external model, whole or in shards.
 
 
 SHARDS = "shards"

@@ -35,9 +35,6 @@ from .._result_cache import Part, check_target, discard, is_intact, is_published
 from .._study_models import TRAINED, StudyModels
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 
-# Train one model of a study and publish it.
-
-
 _POINTS = 60
 _COSTS = ("updates", "source_tokens", "target_tokens", "supervised_tokens", "seconds", "cpu_seconds")
 
@@ -163,7 +160,6 @@ def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
 # A rise of the loss at test time may only show that the model had no reason to get the information elsewhere; a rise
 # after retraining shows what only the closed context provides. The published models stay unchanged: each stage trains a
 # copy.
-
 
 _OPEN = ""  # the kind of the control, in which nothing is closed
 _WARMUP = 0.1  # share of the updates
