@@ -21,17 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import (
-    UserError,
-    atomic_write,
-    digest,
-    disk_named,
-    keep_freed_memory,
-    read_object,
-    request_stop,
-    sigterm_interrupts,
-    use_display,
-)
+from infoflow import foundation
 
 from ._stage import Checked, Message, Relay, Stage, fault
 from ._starting import PRIMITIVES, Meter, stage_lock, use_threads
@@ -72,14 +62,14 @@ def log_path(folder: Path | str, key: str) -> Path:
 
 def _file_name(key: str) -> str:
     harmless = key.replace("-", "").replace("_", "").isalnum() and key.isascii() and len(key) < 100
-    return key if harmless else digest(key)
+    return key if harmless else foundation.digest(key)
 
 
 def run_stage(order: StageMessage, connection: Connection) -> None:
     _detach()
     mouth = _Mouth(connection)
     try:
-        with sigterm_interrupts():
+        with foundation.sigterm_interrupts():
             threading.Thread(target=_listen, args=(connection, order.grace), name="stop", daemon=True).start()
             code = _guarded(order, mouth)
     except KeyboardInterrupt:
@@ -127,7 +117,7 @@ def _ask(asked: threading.Event) -> None:
 
     def ask() -> None:
         while True:
-            request_stop()
+            foundation.request_stop()
             time.sleep(_AGAIN)
 
     threading.Thread(target=ask, name="ask", daemon=True).start()
@@ -135,7 +125,7 @@ def _ask(asked: threading.Event) -> None:
 
 def _guarded(order: StageMessage, mouth: _Mouth) -> int:
     try:
-        with disk_named(Path(order.folder)):
+        with foundation.disk_named(Path(order.folder)):
             _open_log(order)
             _set_environment(order)
             _work(order, mouth)
@@ -180,14 +170,14 @@ def _set_environment(order: StageMessage) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if order.device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = order.device
-    keep_freed_memory()
+    foundation.keep_freed_memory()
     use_threads(order.threads)
 
 
 def _work(order: StageMessage, mouth: _Mouth) -> None:
     mouth.tell({"event": "start", "host": platform.node(), "process": os.getpid()})
     meter = Meter()
-    with use_display(Relay(mouth.tell)):
+    with foundation.use_display(Relay(mouth.tell)):
         _await_folder(order)
         stage = find_stage(order.entry, order.folder, order.key)
         use_threads(order.threads)  # torch may have been imported just now
@@ -210,7 +200,7 @@ def _result_path(order: StageMessage) -> Path:
 def stored_result(order: StageMessage) -> Message | None:
     """The stage's final message, if it finished during this run; its worker may be gone."""
     try:
-        found = read_object(_result_path(order))
+        found = foundation.read_object(_result_path(order))
     except (OSError, ValueError):  # damaged: the stage is checked again
         return None
     whole = isinstance(found.get("facts"), dict) and isinstance(found.get("usage"), dict)
@@ -220,7 +210,7 @@ def stored_result(order: StageMessage) -> Message | None:
 def _store_result(order: StageMessage, result: Message) -> None:
     path = _result_path(order)
     if path.parent.is_dir():  # otherwise the study has ended without this stage
-        with atomic_write(path) as temporary:
+        with foundation.atomic_write(path) as temporary:
             temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
 
 
@@ -229,7 +219,7 @@ def _await_folder(order: StageMessage) -> None:
     deadline = time.monotonic() + order.patience
     while not (engine_folder(order.folder) / order.notes).is_dir():
         if time.monotonic() > deadline:
-            raise UserError(
+            raise foundation.UserError(
                 f"{platform.node()} does not see the study's folder {order.folder}, or the study has ended. All "
                 "machines must see it under the same path."
             )
@@ -244,7 +234,7 @@ def _await_needs(stage: Stage, order: StageMessage) -> None:
         need: Any = find_stage(order.entry, order.folder, key)
         while isinstance(need, Checked) and not need.is_done():
             if time.monotonic() > deadline:
-                raise UserError(
+                raise foundation.UserError(
                     f"The results of {need.label} are not in {order.folder} on {platform.node()}, "
                     f"{order.patience:.0f} s after it ended. Check that all machines share that folder."
                 )

@@ -15,17 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import (
-    UserError,
-    as_written,
-    digest,
-    file_digest,
-    missing_extra,
-    processor,
-    read_object,
-    version,
-    writable,
-)
+from infoflow import foundation
+from infoflow.foundation import processor
 
 _NAME = "infoflow-study"
 _EARLIER = timedelta(days=1)  # the clock of another machine may be behind, and the certificate must be valid there too
@@ -40,7 +31,7 @@ def self_signed() -> tuple[str, str]:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     except ImportError:
-        raise missing_extra("--cluster listen", "cryptography", "cluster") from None
+        raise foundation.missing_extra("--cluster listen", "cryptography", "cluster") from None
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _NAME)])
     now = datetime.now(UTC)
@@ -132,12 +123,12 @@ class Versions:
     @classmethod
     def here(cls) -> "Versions":
         return cls(
-            infoflow=version("infoflow"),
+            infoflow=foundation.version("infoflow"),
             code=_code_digest(),
             python=".".join(platform.python_version_tuple()[:2]),
-            torch=version("torch"),
+            torch=foundation.version("torch"),
             processor=processor(),
-            libraries={name: version(name) for name in _LIBRARIES},
+            libraries={name: foundation.version(name) for name in _LIBRARIES},
         )
 
     def refusal(self, here: "Versions") -> str:
@@ -173,7 +164,7 @@ class Invitation:
         """Write it to the run folder atomically, readable only by its owner."""
         path = Path(folder) / FILE
         temporary = path.with_name(f".{FILE}.{os.getpid()}.partial")
-        with writable(path):
+        with foundation.writable(path):
             temporary.unlink(missing_ok=True)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -184,7 +175,7 @@ class Invitation:
 
     def remove(self, folder: Path | str) -> None:
         """Remove it, unless another study has written its own there."""
-        with suppress(OSError, UserError):
+        with suppress(OSError, foundation.UserError):
             if read_invitation(folder) == self:
                 (Path(folder) / FILE).unlink()
 
@@ -194,21 +185,22 @@ def read_invitation(folder: Path | str) -> Invitation | None:
     try:
         found = path.stat()
         if os.name != "nt" and found.st_mode & 0o077:
-            raise UserError(
+            raise foundation.UserError(
                 f"{path} must be readable only by you, since it gives access to the study. Its mode is "
                 f"{found.st_mode & 0o777:03o}. Start the study again on a file system that preserves file modes."
             )
         if hasattr(os, "getuid") and found.st_uid not in (0, os.getuid()):
-            raise UserError(f"{path} was written by another user. A worker only joins its own user's study.")
-        return _invitation(read_object(path))
+            raise foundation.UserError(f"{path} was written by another user. A worker only joins its own user's study.")
+        return _invitation(foundation.read_object(path))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(
-            f"{FILE} in {as_written(str(folder))} cannot be read: {error.strerror}. Name a study's run folder."
+        raise foundation.UserError(
+            f"{FILE} in {foundation.as_written(str(folder))} cannot be read: {error.strerror}. "
+            "Name a study's run folder."
         ) from None
     except ValueError as error:
-        raise UserError(
+        raise foundation.UserError(
             f"{path} is not an invitation to a study: {error}. Start the study again with --cluster listen."
         ) from None
 
@@ -229,11 +221,11 @@ def _invitation(fields: dict[str, Any]) -> Invitation:
             raise ValueError(f"{name} must be text")
     address = _ADDRESS.fullmatch(invitation.address)
     if not address or int(address[2]) > 65535:
-        raise ValueError(f"address must be tls://HOST:PORT. Got {as_written(invitation.address)}")
+        raise ValueError(f"address must be tls://HOST:PORT. Got {foundation.as_written(invitation.address)}")
     if not _NONCE.fullmatch(invitation.nonce):
-        raise ValueError(f"nonce must consist of letters and digits. Got {as_written(invitation.nonce)}")
+        raise ValueError(f"nonce must consist of letters and digits. Got {foundation.as_written(invitation.nonce)}")
     if not Path(invitation.folder).is_absolute():
-        raise ValueError(f"folder must be an absolute path. Got {as_written(invitation.folder)}")
+        raise ValueError(f"folder must be an absolute path. Got {foundation.as_written(invitation.folder)}")
     return invitation
 
 
@@ -252,7 +244,7 @@ def require_own(folder: Path) -> None:
             why = "is writable by everybody"
         else:
             continue
-        raise UserError(
+        raise foundation.UserError(
             f"A worker runs the folder's contents as you, so only you may be able to change them. {entry} {why}. Use a "
             "folder of your own, or remove the permission: chmod -R o-w FOLDER"
         )
@@ -261,4 +253,6 @@ def require_own(folder: Path) -> None:
 @cache
 def _code_digest() -> str:
     root = Path(__file__).parents[1]
-    return digest({path.relative_to(root).as_posix(): file_digest(path) for path in sorted(root.rglob("*.py"))})
+    return foundation.digest(
+        {path.relative_to(root).as_posix(): foundation.file_digest(path) for path in sorted(root.rglob("*.py"))}
+    )

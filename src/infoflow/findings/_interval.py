@@ -10,15 +10,7 @@ from itertools import accumulate, pairwise, starmap
 
 import numpy as np
 
-from infoflow.foundation import (
-    join_halves,
-    means_without_each,
-    seed_deviations,
-    sentence_df,
-    shared_part,
-    stream,
-    t_quantile,
-)
+from infoflow import foundation
 from infoflow.results import Samples
 
 # Rows of curves for a claim's statistic: the estimate, each seed, and draws of other seeds and sentences.
@@ -75,7 +67,7 @@ def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> Resampled
         num_replicates=num_replicates,
         num_apart=apart,
         seed_weights_NS=seed_weights,
-        sentence_weights_NR=_mirrored("sentences", num_replicates, sentence_df(num_replicates), redraw),
+        sentence_weights_NR=_mirrored("sentences", num_replicates, foundation.sentence_df(num_replicates), redraw),
         **dict(zip(sizes, starmap(slice, pairwise(ends)), strict=True)),
     )
 
@@ -87,7 +79,7 @@ def resampled_curves(estimates: Mapping[str, Samples], seeds: list[int], redraw:
 
 def _mirrored(name: str, num_deviations: int, df: float, redraw: int) -> np.ndarray:
     """Normal weights times the scale of Student's t, (N, deviations); the second half negates the first."""
-    rng = stream("findings", name, num_deviations, *([redraw] if redraw else []))
+    rng = foundation.stream("findings", name, num_deviations, *([redraw] if redraw else []))
     half = rng.standard_normal((NUM_DRAWS // 2, num_deviations))
     half *= np.sqrt(df / rng.chisquare(df, (NUM_DRAWS // 2, 1)))
     return np.concatenate([half, -half])
@@ -100,9 +92,9 @@ def _rows_of(one: Samples, seeds: list[int], rows: ResampledRows) -> np.ndarray:
     by_sentence_NK = rows.sentence_weights_NR @ (noise_RK / np.sqrt(len(noise_RK) - 1))
     parts = [mean_1K, *(one.alone(seed) for seed in seeds)]
     if rows.num_seeds > 1:
-        without_SU = means_without_each(one.units, seeds)
+        without_SU = foundation.means_without_each(one.units, seeds)
         without_SK = without_SU @ one.values_UK
-        by_seed_NK = rows.seed_weights_NS @ seed_deviations(mean_1K, without_SK)
+        by_seed_NK = rows.seed_weights_NS @ foundation.seed_deviations(mean_1K, without_SK)
         parts += [without_SK, mean_1K + by_seed_NK, mean_1K + by_seed_NK + by_sentence_NK]
     parts += [mean_1K + by_sentence_NK, mean_1K + noise_RK]
     if rows.num_seeds > 1:
@@ -192,7 +184,7 @@ class Spread:
             weights_ND=rows.sentence_weights_NR,
             moves_NC=values[rows.sentence_draws] - estimate_C,
             effects_DC=noise_RC / np.sqrt(len(noise_RC) - 1),
-            df=sentence_df(rows.num_replicates),
+            df=foundation.sentence_df(rows.num_replicates),
         )
         without_SC, moves_NC = values[rows.without_seed], values[rows.seed_draws] - estimate_C
         seeds, shared_C, joint_NC = None, np.ones_like(estimate_C), sentences.moves_NC
@@ -200,20 +192,15 @@ class Spread:
             seeds = _Part(
                 weights_ND=rows.seed_weights_NS,
                 moves_NC=moves_NC,
-                effects_DC=_finite(seed_deviations(estimate_C, without_SC)),
+                effects_DC=_finite(foundation.seed_deviations(estimate_C, without_SC)),
                 df=rows.num_seeds - 1,
             )
             apart_SPC = values[rows.replicates_without_seed].reshape(rows.num_seeds, rows.num_apart, -1)
             apart_SPC = _finite(apart_SPC - without_SC[:, None])
-            shared_C = shared_part(noise_RC[: rows.num_apart].T, apart_SPC.transpose(0, 2, 1))
+            shared_C = foundation.shared_part(noise_RC[: rows.num_apart].T, apart_SPC.transpose(0, 2, 1))
             joint_NC = values[rows.joint_draws] - estimate_C
         return cls(
-            rows=rows,
-            estimate_C=estimate_C,
-            sentences=sentences,
-            seeds=seeds,
-            shared_C=shared_C,
-            joint_NC=joint_NC,
+            rows=rows, estimate_C=estimate_C, sentences=sentences, seeds=seeds, shared_C=shared_C, joint_NC=joint_NC
         )
 
     def seed_error(self, column: int) -> float:
@@ -244,7 +231,7 @@ class Spread:
                 df = self.seeds.df
                 *halves, t_seeds = self.seeds.halves(num_tests)
                 down, up = (
-                    join_halves(own, t_seeds, other, t_sentences, self.shared_C)
+                    foundation.join_halves(own, t_seeds, other, t_sentences, self.shared_C)
                     for own, other in zip(halves, (down, up), strict=True)
                 )
             if not linear.all():
@@ -264,10 +251,10 @@ def largest_t(num: int, df: float) -> float:
     from scipy.special import gammaincinv, ndtr  # slow imports
 
     if num == 1:
-        return t_quantile(df, TAIL)
+        return foundation.t_quantile(df, TAIL)
     shares = (np.arange(4000) + 0.5) / 4000
     scales = np.sqrt(2 * gammaincinv(df / 2, shares) / df)
-    low, high = 0.0, t_quantile(df, TAIL / num)  # Bonferroni's
+    low, high = 0.0, foundation.t_quantile(df, TAIL / num)  # Bonferroni's
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if np.mean(ndtr(middle * scales) ** num) < 1 - TAIL else (low, middle)

@@ -9,18 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow import foundation
 from infoflow.flow import Failure, agree, is_first, wait_for_all
-from infoflow.foundation import (
-    SEAL,
-    UserError,
-    atomic_folder,
-    atomic_write,
-    current_display,
-    disagreement,
-    file_digest,
-    read_object,
-    sealed_folder,
-)
 from infoflow.results import TableSchema, read_table, write_table
 
 Schemas = dict[str, TableSchema]
@@ -55,7 +45,7 @@ class ResultCache:
         if path in self._whole or not path.exists():
             return path.exists()
         if why := _damage(path):
-            current_display().note(f"{path} is damaged ({why}) and is recreated.")
+            foundation.current_display().note(f"{path} is damaged ({why}) and is recreated.")
             self.remove(stage, key)
             return False
         self._whole.add(path)
@@ -72,7 +62,7 @@ class ResultCache:
         if not agree(self.done(stage, key)):
             part = compute()
             if is_first():
-                with sealed_folder(path) as folder:
+                with foundation.sealed_folder(path) as folder:
                     (folder / _CONTENTS).write_text(json.dumps(sorted(part)), encoding="utf-8")
                     for name, frame in part.items():
                         write_table(folder / f"{name}.parquet", frame, schemas[name])
@@ -111,7 +101,7 @@ class ResultCache:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
+        with foundation.atomic_write(path) as temporary:
             temporary.write_text(json.dumps(asdict(failure)), encoding="utf-8")
 
     def failures(self, stage: str, keys: Mapping[str, str]) -> list[Failure]:
@@ -133,14 +123,14 @@ class ResultCache:
         if not agree(self.done(stage, key) and (path / _FACTS).exists()):
             facts = compute()
             if is_first():
-                with sealed_folder(path) as folder:
+                with foundation.sealed_folder(path) as folder:
                     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
             wait_for_all()
         return self.read_facts(stage, key)
 
     def read_facts(self, stage: str, key: str) -> dict[str, Any]:
         """The plain values of an existing part."""
-        return read_object(self.path(stage, key) / _FACTS)
+        return foundation.read_object(self.path(stage, key) / _FACTS)
 
     def discard(self, stage: str) -> None:
         """Remove a stage's folders, which can be computed again."""
@@ -150,8 +140,8 @@ class ResultCache:
 
 def _damage(path: Path) -> str:
     """Why a part is unusable, or "" if it is usable; parts of earlier versions are not sealed."""
-    if (path / SEAL).exists():
-        return disagreement(path) or ""
+    if (path / foundation.SEAL).exists():
+        return foundation.disagreement(path) or ""
     contents = path / _CONTENTS
     names = _json(contents) if contents.exists() else []
     if not isinstance(names, list):
@@ -163,7 +153,7 @@ def _damage(path: Path) -> str:
     try:
         for file in path.glob("*.parquet"):
             read_table(file)
-    except UserError:
+    except foundation.UserError:
         return f"{file.name} cannot be read"
     return ""
 
@@ -193,8 +183,8 @@ _WEIGHTS_FACTS = "training.json"  # in every model folder that infoflow trained
 
 def keep_sums(model: Path) -> None:
     """Record checksums of what training has just written to the folder `model`."""
-    with atomic_write(model.parent / _SUMS) as temporary:
-        sums = _sums(model) | {_LOG: file_digest(model / _LOG)}
+    with foundation.atomic_write(model.parent / _SUMS) as temporary:
+        sums = _sums(model) | {_LOG: foundation.file_digest(model / _LOG)}
         temporary.write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 
 
@@ -221,8 +211,8 @@ def publish(model: Path, target: Path, name: str) -> None:
     if target.exists():
         check_target(model, target)
         if _same_training(model, target):
-            current_display().note(f"{target} was damaged: {name} is restored from the trained state.")
-    with atomic_folder(target) as folder:
+            foundation.current_display().note(f"{target} was damaged: {name} is restored from the trained state.")
+    with foundation.atomic_folder(target) as folder:
         shutil.copytree(model, folder, dirs_exist_ok=True)
 
 
@@ -232,7 +222,7 @@ def check_target(model: Path, target: Path) -> None:
         return
     if any(_holds(target, {name: kept}) for name, kept in _of_model(_kept(model)).items()):
         return  # damaged remains of a model
-    raise UserError(
+    raise foundation.UserError(
         f"{target} would be replaced by a trained model, but infoflow did not write it (it has no {_WEIGHTS_FACTS}). "
         "Move it, or choose another --out."
     )
@@ -240,7 +230,9 @@ def check_target(model: Path, target: Path) -> None:
 
 def discard(model: Path, name: str) -> None:
     """Remove damaged weights, so that training restores them: from its last checkpoint if its log is intact."""
-    current_display().note(f"The weights of {name} in {model} differ from the trained ones and are restored.")
+    foundation.current_display().note(
+        f"The weights of {name} in {model} differ from the trained ones and are restored."
+    )
     kept = _kept(model)
     log_is_whole = kept is not None and _LOG in kept and _holds(model, {_LOG: kept[_LOG]})
     shutil.rmtree(model if log_is_whole else model.parent, ignore_errors=True)
@@ -255,7 +247,7 @@ def _same_training(first: Path, second: Path) -> bool:
 
 def _sums(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+    return {path.relative_to(folder).as_posix(): foundation.file_digest(path) for path in files}
 
 
 def _of_model(kept: Mapping[str, str] | None) -> dict[str, str]:
@@ -264,10 +256,12 @@ def _of_model(kept: Mapping[str, str] | None) -> dict[str, str]:
 
 def _kept(model: Path) -> dict[str, str] | None:
     try:
-        return read_object(model.parent / _SUMS)
+        return foundation.read_object(model.parent / _SUMS)
     except (OSError, ValueError):
         return None
 
 
 def _holds(folder: Path, sums: Mapping[str, str]) -> bool:
-    return all((folder / name).is_file() and file_digest(folder / name) == kept for name, kept in sums.items())
+    return all(
+        (folder / name).is_file() and foundation.file_digest(folder / name) == kept for name, kept in sums.items()
+    )

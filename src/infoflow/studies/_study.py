@@ -10,21 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
+from infoflow import foundation
 from infoflow.engine import Engine, InTurn, cluster_engine, local_engine
 from infoflow.flow import is_first, processes, wait_for_all
-from infoflow.foundation import (
-    Threads,
-    UserError,
-    current_display,
-    disk_named,
-    lock_file,
-    private_settings,
-    provenance,
-    read_setting,
-    sweep_partial,
-    thread_budget,
-    writable,
-)
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder
 from infoflow.training import usable_device
@@ -73,7 +61,7 @@ def study(
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     if insecure and not cluster:
-        raise UserError("--insecure needs --cluster: name the cluster, or leave it out.")
+        raise foundation.UserError("--insecure needs --cluster: name the cluster, or leave it out.")
     check_tables(plan)
     run = RunFolder(out or Path("runs") / name)
     if not run.path.exists():  # existing trained models need no device
@@ -86,8 +74,8 @@ def study(
                 kind="study",
                 title=plan.title,
                 plan=plan.to_json(),
-                **private_settings(StudyPlan),
-                provenance=provenance(),
+                **foundation.private_settings(StudyPlan),
+                provenance=foundation.provenance(),
             )
         with wall_clock(run, save=is_first()) as clock:
             _study(plan, run, engine_for(plan, run, num_processes, cluster, insecure), clock)
@@ -119,17 +107,17 @@ def only_one(run: RunFolder) -> Iterator[None]:
         yield
         return
     made = _missing_folders(run)
-    with writable(run.path):
+    with foundation.writable(run.path):
         run.path.mkdir(parents=True, exist_ok=True)
         lock = (run.path / ".lock").open("w", encoding="utf-8")
     with lock:
         try:
             _lock(lock)
         except BlockingIOError:
-            raise UserError(
+            raise foundation.UserError(
                 f"Another infoflow process is working in {run.path}. Wait for it, or choose another --out."
             ) from None
-        sweep_partial(run.path)
+        foundation.sweep_partial(run.path)
         with removed_if_refused(run, made):
             yield
 
@@ -146,7 +134,7 @@ def removed_if_refused(run: RunFolder, made: list[Path] | None = None) -> Iterat
     """Leave no folder of a refused command behind, unless others work there; `made`: the folders that it created."""
     made = _missing_folders(run) if made is None else made
     try:
-        with disk_named(run.path):
+        with foundation.disk_named(run.path):
             yield
     except Exception:
         if made:
@@ -155,8 +143,8 @@ def removed_if_refused(run: RunFolder, made: list[Path] | None = None) -> Iterat
 
 
 def _lock(file: IO[str]) -> None:
-    if not lock_file(file.fileno()):
-        current_display().note(
+    if not foundation.lock_file(file.fileno()):
+        foundation.current_display().note(
             f"The file system of {Path(file.name).parent} has no locks: make sure that no other infoflow "
             "process works there."
         )
@@ -193,16 +181,18 @@ def _jobs(plan: StudyPlan, wanted: int | None) -> int:
     if processes()[1] > 1:
         return 1
     if wanted is not None:
-        return read_setting(Threads, wanted, "--processes")
+        return foundation.read_setting(foundation.Threads, wanted, "--processes")
     on_cpu = plan.training.device == "cpu" or (plan.training.device == "auto" and not torch.cuda.is_available())
-    return max(1, thread_budget() // plan.engine.threads) if on_cpu else plan.engine.per_gpu
+    return max(1, foundation.thread_budget() // plan.engine.threads) if on_cpu else plan.engine.per_gpu
 
 
 def stage_of(folder: str, key: str) -> AbstractStage:
     """The stage with that key in the graph of the run folder's plan, for a process of an engine."""
     stages = stored_graph(folder)
     if key not in stages.by_key:
-        raise UserError(f"The plan in {folder} has no stage {key}: it has changed. Run the same command again.")
+        raise foundation.UserError(
+            f"The plan in {folder} has no stage {key}: it has changed. Run the same command again."
+        )
     return stages[key]
 
 
@@ -249,7 +239,7 @@ def train_model(
     with only_one(run):
         check_output(run, "study")
         if is_first() and not run.read():  # keep a study's own plan
-            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=foundation.provenance())
         with wall_clock(run, save=is_first()):
             stages = graph(plan, run)
             trainings = stages.of(Train)
@@ -273,7 +263,11 @@ def list_stages(run: RunFolder, plan: StudyPlan | None = None) -> list[dict[str,
         return _listed(graph(stored_plan(run, run_code=True), run, prepared=True))
     with only_one(run):
         run.update(
-            kind="study", title=plan.title, plan=plan.to_json(), **private_settings(StudyPlan), provenance=provenance()
+            kind="study",
+            title=plan.title,
+            plan=plan.to_json(),
+            **foundation.private_settings(StudyPlan),
+            provenance=foundation.provenance(),
         )
         return _listed(graph(plan, run))
 
@@ -320,7 +314,9 @@ def run_stage(folder: Path | str, key: str) -> bool:
     every = stored_graph(os.fspath(run.path))
     missing = [every[need].label for need in stage.needs if not every[need].is_done()]
     if missing:
-        raise UserError(f"{stage.label} needs stages that are not done: {', '.join(missing[:4])}. Run them first.")
+        raise foundation.UserError(
+            f"{stage.label} needs stages that are not done: {', '.join(missing[:4])}. Run them first."
+        )
     with _alone(run, key):
         run_stages(Graph(stages=[stage], folder=run), run, InTurn(), title=stage.label)
     return True
@@ -333,7 +329,9 @@ def _alone(run: RunFolder, key: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         try:
-            lock_file(file.fileno())
+            foundation.lock_file(file.fileno())
         except BlockingIOError:
-            raise UserError(f"Stage {key} of {run.path} is running in another process. Wait for it.") from None
+            raise foundation.UserError(
+                f"Stage {key} of {run.path} is running in another process. Wait for it."
+            ) from None
         yield

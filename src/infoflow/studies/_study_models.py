@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from infoflow import training
 from infoflow._subjects import provided
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Corpus
@@ -19,22 +20,6 @@ from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, 
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import BERT, Recipe, RunFolder, Subject
-from infoflow.training import (
-    SNAPSHOTS,
-    Clock,
-    LengthBucketSampler,
-    Snapshot,
-    SnapshotPlan,
-    Snapshots,
-    TrainConfig,
-    TrainingData,
-    TrainingHook,
-    TrainResult,
-    build_models,
-    learning_rate_shares,
-    load_weights,
-    train,
-)
 
 from ._data import StudyData, prepare
 from ._measures import check_tasks
@@ -59,7 +44,7 @@ class StudyModels:
     def __init__(self, plan: StudyPlan, run: RunFolder, prepared: bool = False) -> None:
         self.plan, self.run = plan, run
         self.bench = ResultCache(run.path / "work")
-        self._snapshots: dict[str, Snapshots] = {}
+        self._snapshots: dict[str, training.Snapshots] = {}
         known = prepared_keys(plan, run) if prepared else {}
         self.prepared = bool(known)
         if known:
@@ -98,8 +83,8 @@ class StudyModels:
 
     def train_key(self, recipe: Recipe) -> str:
         plan = self.plan
-        training = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
-        settings = [plan.model, training, plan.match, self.objective(recipe)]
+        config = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
+        settings = [plan.model, config, plan.match, self.objective(recipe)]
         # Settings that all models of earlier versions shared are omitted, so that those models are found again.
         more: list[Any] = (
             [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
@@ -159,32 +144,32 @@ class StudyModels:
 
     def updates(self, recipe: Recipe) -> int:
         """The actual number of updates of the training."""
-        training = self.plan.training
-        if training.max_source_tokens is None:
-            return training.updates
+        config = self.plan.training
+        if config.max_source_tokens is None:
+            return config.updates
         if self.is_trained(recipe):
             return self.bench.read_facts(TRAINED, self.train_key(recipe))["updates"]
         lengths = self.training_data(recipe).source.lengths
-        sampler = LengthBucketSampler(lengths, recipe.seed, training.batch_tokens, training.batch_sentences)
-        return sampler.updates_within(training.max_source_tokens, training.updates)
+        sampler = training.LengthBucketSampler(lengths, recipe.seed, config.batch_tokens, config.batch_sentences)
+        return sampler.updates_within(config.max_source_tokens, config.updates)
 
     def wanted(self, recipe: Recipe) -> list[int]:
         """The updates that the plan wants to keep, including 0 and the last; empty if it keeps none."""
         return self.plan.checkpoints.steps(self._as_long_as_it_is(recipe)) if self.plan.checkpoints.on else []
 
-    def keeping(self) -> SnapshotPlan | None:
+    def keeping(self) -> training.SnapshotPlan | None:
         plan = self.plan.checkpoints
-        return SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
+        return training.SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
 
-    def snapshots(self, recipe: Recipe) -> Snapshots:
-        folder = self.weights(recipe).parent / SNAPSHOTS
-        return self._snapshots.setdefault(str(folder), Snapshots(folder))
+    def snapshots(self, recipe: Recipe) -> training.Snapshots:
+        folder = self.weights(recipe).parent / training.SNAPSHOTS
+        return self._snapshots.setdefault(str(folder), training.Snapshots(folder))
 
     def kept(self, recipe: Recipe) -> list[int]:
         """Updates whose checkpoint exists undamaged."""
         return self.snapshots(recipe).kept()
 
-    def snapshot(self, recipe: Recipe, update: int) -> Snapshot:
+    def snapshot(self, recipe: Recipe, update: int) -> training.Snapshot:
         """Facts about a checkpoint: tokens, loss, learning rate, SHA-256."""
         kept = self.snapshots(recipe)
         entry = kept.entries().get(update)
@@ -202,26 +187,26 @@ class StudyModels:
         self.snapshot(recipe, update)
         return self.snapshots(recipe).path(update)
 
-    def clock(self, recipe: Recipe, update: int) -> Clock:
+    def clock(self, recipe: Recipe, update: int) -> training.Clock:
         here, config = self.snapshot(recipe, update), self._as_long_as_it_is(recipe)
         entries = self.snapshots(recipe).entries().values()
         same = [one.update for one in entries if one.update < update and one.weights == here.weights]
-        clock = Clock(
+        clock = training.Clock(
             update=update,
             tokens=float(here.tokens),
             progress=update / config.updates,
-            lr_share=learning_rate_shares(config, [update])[0],
+            lr_share=training.learning_rate_shares(config, [update])[0],
         )
         return dataclasses.replace(clock, same_as=same[0]) if same else clock
 
-    def _as_long_as_it_is(self, recipe: Recipe) -> TrainConfig:
+    def _as_long_as_it_is(self, recipe: Recipe) -> training.TrainConfig:
         return dataclasses.replace(self.plan.training, updates=self.updates(recipe))
 
     # -- training and loading -----------------------------------------------------------------------------------------
 
     def initial(self, recipe: Recipe) -> PreTrainedModel:
         objective, data = self.objective(recipe), self.data
-        models = build_models(
+        models = training.build_models(
             [objective],
             self.plan.model,
             data.vocabulary,
@@ -232,15 +217,15 @@ class StudyModels:
         )
         return models[objective.name]
 
-    def training_data(self, recipe: Recipe) -> TrainingData:
+    def training_data(self, recipe: Recipe) -> training.TrainingData:
         """The training part in the form that the objective reads."""
         return self._arranged(recipe, self.data.train, _COPIES)
 
-    def held_out(self, recipe: Recipe, part: Corpus) -> TrainingData:
+    def held_out(self, recipe: Recipe, part: Corpus) -> training.TrainingData:
         """A held-out part in the form that the objective reads."""
         return self._arranged(recipe, part)
 
-    def _arranged(self, recipe: Recipe, part: Corpus, copies: int = 1) -> TrainingData:
+    def _arranged(self, recipe: Recipe, part: Corpus, copies: int = 1) -> training.TrainingData:
         objective = self.objective(recipe)
         return self.data.arranged(part, self.plan.model.positions, objective, self.plan.reads(objective), copies)
 
@@ -249,7 +234,7 @@ class StudyModels:
         module: Any = self.initial(recipe)
         if (teacher := self.teacher(recipe)) is not None:
             taught = self.initial(teacher)
-            load_weights(taught, self.weights(teacher), self.objective(teacher).exported)
+            training.load_weights(taught, self.weights(teacher), self.objective(teacher).exported)
             module.learn_from(self.objective(teacher).exported(taught))
         return module
 
@@ -257,14 +242,14 @@ class StudyModels:
         self,
         recipe: Recipe,
         folder: Path,
-        hooks: Sequence[TrainingHook],
+        hooks: Sequence[training.TrainingHook],
         module: PreTrainedModel | None = None,
-        snapshots: SnapshotPlan | None = None,
+        snapshots: training.SnapshotPlan | None = None,
         **bookkeeping: Any,
-    ) -> tuple[nn.Module, TrainResult]:
+    ) -> tuple[nn.Module, training.TrainResult]:
         """Train the model in `folder`; its weights depend only on the plan and on hooks on `module`."""
         module = module or self.first(recipe)
-        result = train(
+        result = training.train(
             self.objective(recipe),
             dataclasses.replace(self.plan.training, seed=recipe.seed, **bookkeeping),
             self.training_data(recipe),
@@ -304,7 +289,7 @@ class StudyModels:
             return model
         module = self.initial(subject.recipe)
         if subject.trained:
-            load_weights(module, self._folder(subject), objective.exported)
+            training.load_weights(module, self._folder(subject), objective.exported)
         return dataclasses.replace(model, module=module.to(model.device).eval())
 
     def _folder(self, subject: Subject) -> Path:

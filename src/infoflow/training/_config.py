@@ -14,76 +14,66 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from infoflow import foundation
 from infoflow._transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from infoflow.architectures import Match, ModelConfig, build
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import (
-    Count,
-    CountOrNone,
-    Device,
-    LearningRate,
-    Limits,
-    Seed,
-    Share,
-    UserError,
-    Weight,
-    check_settings,
-    hash64,
-)
 from infoflow.objectives import AbstractObjective
 
 from ._data import LengthBucketSampler, TrainingData, micro_batches
 
 Schedule = Literal["linear", "polynomial", "inverse_sqrt", "constant"]
 Precision = Literal["auto", "fp32", "bf16"]
-Beta = Annotated[float, Limits(at_least=0, below=1)]
-Tokens = Annotated[int, Limits(at_least=1, at_most=10**15)]
-WarmUp = Annotated[float, Limits(at_least=0, at_most=10**9)]
-BatchTokens = Annotated[int, Limits(at_least=1, at_most=10**8)]
+Beta = Annotated[float, foundation.Limits(at_least=0, below=1)]
+Tokens = Annotated[int, foundation.Limits(at_least=1, at_most=10**15)]
+WarmUp = Annotated[float, foundation.Limits(at_least=0, at_most=10**9)]
+BatchTokens = Annotated[int, foundation.Limits(at_least=1, at_most=10**8)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
     """How long, how fast and how exactly to train; the same for every objective of a study."""
 
-    updates: Count = 2000  # optimiser steps
+    updates: foundation.Count = 2000  # optimiser steps
     max_source_tokens: Tokens | None = None  # stop at the first update that reaches this many source tokens, if earlier
     batch_tokens: BatchTokens = 2048  # padded *source* tokens of one update, over all processes
-    batch_sentences: Count | None = None  # at most this many sentences in one update
+    batch_sentences: foundation.Count | None = None  # at most this many sentences in one update
     micro_tokens: BatchTokens = 4096  # padded tokens of a forward pass, source and target together; changes memory only
-    seed: Seed = 0  # of data order, noise and dropout; the initialisation has its own
+    seed: foundation.Seed = 0  # of data order, noise and dropout; the initialisation has its own
 
-    learning_rate: LearningRate = 1.5e-3  # peak
+    learning_rate: foundation.LearningRate = 1.5e-3  # peak
     warmup: WarmUp = 0.08  # updates in which the rate rises; below 1: a share of `updates`
     schedule: Schedule = "linear"  # of the rate after the warm-up
-    end_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # end of linear and polynomial schedules
-    power: Annotated[float, Limits(above=0, at_most=100)] = 1.0  # exponent of the polynomial schedule
+    end_learning_rate: Annotated[float, foundation.Limits(at_least=0, at_most=10)] = (
+        0.0  # end of linear and polynomial schedules
+    )
+    power: Annotated[float, foundation.Limits(above=0, at_most=100)] = 1.0  # exponent of the polynomial schedule
     count_from: Literal["one", "fairseq"] = "one"  # fairseq reads its counter late: its first two updates share a rate
 
     betas: tuple[Beta, Beta] = (0.9, 0.98)
-    epsilon: Annotated[float, Limits(above=0, at_most=1)] = 1e-6
-    weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01  # decoupled
+    epsilon: Annotated[float, foundation.Limits(above=0, at_most=1)] = 1e-6
+    weight_decay: Annotated[float, foundation.Limits(at_least=0, at_most=100)] = 0.01  # decoupled
     decay_norms: bool = True  # decay also LayerNorms and biases, as fairseq does; BERT does not
-    clip: Weight = 1.0  # largest global gradient norm; 0 disables clipping
-    label_smoothing: Share = 0.0  # in training only
+    clip: foundation.Weight = 1.0  # largest global gradient norm; 0 disables clipping
+    label_smoothing: foundation.Share = 0.0  # in training only
 
     precision: Precision = "auto"  # auto: bf16 where it was measured to help, see `resolve_precision`
-    device: Device = "auto"  # "cpu", "cuda", "mps" or "auto"
+    device: foundation.Device = "auto"  # "cpu", "cuda", "mps" or "auto"
 
-    log_every: Count = 10  # updates per line of log.jsonl
-    evaluate_every: CountOrNone = 0  # updates between evaluations; 0: at the end only
-    save_every: CountOrNone = 500  # updates between checkpoints; 0: at the end only
-    keep_last: Count = 2  # recent checkpoints that stay resumable
+    log_every: foundation.Count = 10  # updates per line of log.jsonl
+    evaluate_every: foundation.CountOrNone = 0  # updates between evaluations; 0: at the end only
+    save_every: foundation.CountOrNone = 500  # updates between checkpoints; 0: at the end only
+    keep_last: foundation.Count = 2  # recent checkpoints that stay resumable
 
     def __post_init__(self) -> None:
-        check_settings(self, "training")
+        foundation.check_settings(self, "training")
         if self.end_learning_rate > self.learning_rate:
-            raise UserError(
+            raise foundation.UserError(
                 "training.end_learning_rate must be at most training.learning_rate. Got "
                 f"{self.end_learning_rate} and {self.learning_rate}. Lower it, or leave it out for 0."
             )
         if self.learning_rate * self.weight_decay >= 1:
-            raise UserError(
+            raise foundation.UserError(
                 "training.learning_rate times training.weight_decay must be below 1: an update reduces "
                 f"weights by that share. Got {self.learning_rate} and {self.weight_decay}. Lower one of them."
             )
@@ -283,7 +273,7 @@ def build_models(
     """
     names = [objective.name for objective in objectives]
     if len(set(names)) < len(names):
-        raise UserError(
+        raise foundation.UserError(
             f"build_models needs distinct objective names. Got {', '.join(names)}.\n"
             "Call it once for each variant of an objective: with the same seed they share their initial weights."
         )
@@ -367,7 +357,7 @@ def _of_update(
         batch = data.batch(objective, piece, ("training-noise", config.seed), epoch).to(module.device)
         # The counter does not know the fused attention of CPUs; the plain one has the same products.
         with torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            torch.manual_seed(hash64("flops", update))
+            torch.manual_seed(foundation.hash64("flops", update))
             terms = objective.loss(module, batch, batch.noise)
             torch.stack([term.total for term in terms.values()]).sum().backward()
         module.zero_grad(set_to_none=True)

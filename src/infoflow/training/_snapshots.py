@@ -13,16 +13,8 @@ from typing import Any, Literal
 import torch
 from safetensors.torch import load_file, save_file
 
+from infoflow import foundation
 from infoflow._transformers import PreTrainedModel
-from infoflow.foundation import (
-    UserError,
-    atomic_folder,
-    atomic_write,
-    current_display,
-    file_digest,
-    read_object,
-    sweep_partial,
-)
 from infoflow.models import save_model, save_weights
 
 from ._checkpoint import Exported, save_rest
@@ -98,7 +90,7 @@ class Snapshots:
         """Replace the snapshots here by those of `other`, a training with the same weights."""
         for update in other.kept():
             entry = other.entries()[update]
-            with atomic_folder(self.path(update)) as folder:
+            with foundation.atomic_folder(self.path(update)) as folder:
                 for name in entry.files:
                     link(other.path(update) / name, folder / name)
             self.add(entry)
@@ -118,7 +110,7 @@ class Snapshots:
         }
         if None in found.values():
             return False
-        with atomic_folder(self.path(update)) as folder:
+        with foundation.atomic_folder(self.path(update)) as folder:
             for name, source in found.items():
                 if source is not None:
                     link(source, folder / name)
@@ -138,7 +130,7 @@ class Snapshots:
 
     def _read(self) -> tuple[list[int], dict[int, Snapshot]]:
         try:
-            facts = read_object(self.folder / _MANIFEST)
+            facts = foundation.read_object(self.folder / _MANIFEST)
             found = sorted((Snapshot(**fields) for fields in facts["snapshots"]), key=lambda one: one.update)
             return list(facts["schedule"]), {one.update: one for one in found}
         except (OSError, ValueError, KeyError, TypeError):
@@ -146,7 +138,7 @@ class Snapshots:
 
     def _write(self, schedule: Sequence[int], entries: Mapping[int, Snapshot]) -> None:
         listed: list[dict[str, Any]] = [asdict(entries[update]) for update in sorted(entries)]
-        with atomic_write(self.folder / _MANIFEST) as temporary:
+        with foundation.atomic_write(self.folder / _MANIFEST) as temporary:
             facts = {"schedule": list(schedule), "snapshots": listed}
             temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
@@ -156,7 +148,7 @@ class Snapshots:
             seen = file.stat()
             key = str(file), seen.st_size, seen.st_mtime_ns, seen.st_ino
             if key not in self._digests:
-                self._digests[key] = file_digest(file)
+                self._digests[key] = foundation.file_digest(file)
             return self._digests[key]
         except OSError:
             return ""
@@ -212,7 +204,7 @@ class SnapshotWriter:
 
     def open(self) -> None:
         """Remove partial files of a killed process, and record the schedule."""
-        sweep_partial(self._kept.folder)
+        foundation.sweep_partial(self._kept.folder)
         self._kept.expect(self._steps)
 
     def wants(self, update: int) -> bool:
@@ -228,8 +220,8 @@ class SnapshotWriter:
             return
         before = self._kept.entries().get(update)
         if before is not None and not self._kept.is_intact(before):
-            current_display().note(f"{self._kept.path(update)} was damaged and is written again.")
-        with atomic_folder(self._kept.path(update)) as folder:
+            foundation.current_display().note(f"{self._kept.path(update)} was damaged and is written again.")
+        with foundation.atomic_folder(self._kept.path(update)) as folder:
             weights = self._weights(module, folder, dtype)
             self._compare(update, dtype, weights)
             files = weights | self._others(module, folder, update, weights)
@@ -248,7 +240,7 @@ class SnapshotWriter:
         if dtype == "bfloat16":
             for file in files:
                 _round(file)
-        return {file.name: file_digest(file) for file in files}
+        return {file.name: foundation.file_digest(file) for file in files}
 
     def _compare(self, update: int, dtype: Dtype, found: Mapping[str, str]) -> None:
         stored = self._kept.entries().get(update)
@@ -256,7 +248,7 @@ class SnapshotWriter:
             differing = [name for name in known or {} if found.get(name) != (known or {})[name]]
             if differing:
                 name = differing[0]
-                raise UserError(
+                raise foundation.UserError(
                     f"Update {update} was not reproduced (sha256 of {name}: {found.get(name, 'none')[:16]}, before "
                     f"{(known or {})[name][:16]}); the run is not deterministic on this machine.\nContinue it on the "
                     f"machine and with the versions that started it, or train again in another output folder."
@@ -269,11 +261,11 @@ class SnapshotWriter:
             save_model(self._exported(module), folder, *self._tokenizers, self._card, weights=False)
         for name, (source, value) in shared.items():
             target = folder / name
-            known = weights.get(name) or (file_digest(target) if target.exists() else "")
+            known = weights.get(name) or (foundation.file_digest(target) if target.exists() else "")
             if known == value or not (known or is_weights(name)):
                 link(source, target)
         files = sorted(path for path in folder.rglob("*") if path.is_file() and not is_weights(path.name))
-        return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+        return {path.relative_to(folder).as_posix(): foundation.file_digest(path) for path in files}
 
     def _shared(self, update: int) -> dict[str, tuple[Path, str]]:
         """Files of the first complete snapshot, with their SHA-256."""

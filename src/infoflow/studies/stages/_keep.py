@@ -15,19 +15,10 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow import training
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, digest, file_digest
 from infoflow.results import Recipe, Subject
-from infoflow.training import (
-    CHECKPOINTS,
-    CLOCKS,
-    SNAPSHOTS,
-    Snapshots,
-    Step,
-    TrainConfig,
-    TrainingHook,
-    checkpoint_steps,
-)
 
 from .._result_cache import Part
 from .._study_models import TRAINED, StudyModels
@@ -46,7 +37,7 @@ class Keep(OfRecipe):
     kind = "keep"
     named = "keep {self.recipe.name}"
     with_training = True
-    makes = (CHECKPOINTS.with_keys(*CLOCKS),)
+    makes = (training.CHECKPOINTS.with_keys(*training.CLOCKS),)
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Keep]":
@@ -88,7 +79,7 @@ class Keep(OfRecipe):
 
     def tables(self) -> Part:
         models, recipe = self.models, self.recipe
-        return {CHECKPOINTS.name: pd.DataFrame([self._row(update) for update in models.wanted(recipe)])}
+        return {training.CHECKPOINTS.name: pd.DataFrame([self._row(update) for update in models.wanted(recipe)])}
 
     def _row(self, update: int) -> dict[str, Any]:
         models, recipe = self.models, self.recipe
@@ -149,7 +140,7 @@ class Keep(OfRecipe):
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         if is_first():
-            models.snapshots(recipe).adopt(Snapshots(folder / SNAPSHOTS))
+            models.snapshots(recipe).adopt(training.Snapshots(folder / training.SNAPSHOTS))
             models.snapshots(recipe).share_with(models.weights(recipe), models.updates(recipe))
         _remove(folder)
 
@@ -170,7 +161,7 @@ class _Enough(Exception):
     """Raised when no later update is needed."""
 
 
-class _StopAfter(TrainingHook):
+class _StopAfter(training.TrainingHook):
     """Ends a training after an update, without writing its model."""
 
     name = "stop"
@@ -178,7 +169,7 @@ class _StopAfter(TrainingHook):
     def __init__(self, last: int) -> None:
         self._last = last
 
-    def on_step_begin(self, step: Step) -> None:
+    def on_step_begin(self, step: training.Step) -> None:
         if step.update > self._last:
             raise _Enough
 
@@ -202,13 +193,13 @@ class _Kept:
     """The checkpoints of one training."""
 
     parameters: int
-    training: TrainConfig  # with its actual length
+    config: training.TrainConfig  # with its actual length
     dtype: str
 
     def size(self, steps: list[int]) -> int:
         r"""Size in bytes: \(4 P\) for the first and the last, \(4 P\) or \(2 P\) for the others."""
         width = 4 if self.dtype == "float32" else 2
-        ends = len({0, self.training.updates} & set(steps))
+        ends = len({0, self.config.updates} & set(steps))
         return self.parameters * (4 * ends + width * (len(steps) - ends))
 
 
@@ -220,11 +211,11 @@ def check_budget(models: StudyModels) -> None:
         if _kind(recipe) not in sizes:
             sizes[_kind(recipe)] = _parameters(models, recipe)
     kept = [_kept(models, recipe, sizes[_kind(recipe)]) for recipe in models.plan.recipes()]
-    needed = sum(one.size(plan.steps(one.training)) for one in kept)
-    _tell_short_trainings(plan.schedule, min(one.training.updates for one in kept))
+    needed = sum(one.size(plan.steps(one.config)) for one in kept)
+    _tell_short_trainings(plan.schedule, min(one.config.updates for one in kept))
     if needed <= plan.budget * 1e9:
         return
-    count = len(plan.steps(kept[0].training))
+    count = len(plan.steps(kept[0].config))
     fitting = bisect(range(1, _MOST + 1), plan.budget * 1e9, key=lambda k: sum(one.size(_log(k, one)) for one in kept))
     way = f'checkpoints.schedule = "log:{fitting}" fits; or' if fitting else "Even the first and the last do not fit:"
     share = f"for each of {len(kept)} training runs" if len(kept) > 1 else "for one training run"
@@ -235,8 +226,8 @@ def check_budget(models: StudyModels) -> None:
 
 
 def _kept(models: StudyModels, recipe: Recipe, parameters: int) -> _Kept:
-    training = replace(models.plan.training, updates=models.updates(recipe))
-    return _Kept(parameters, training, models.plan.checkpoints.dtype)
+    config = replace(models.plan.training, updates=models.updates(recipe))
+    return _Kept(parameters, config, models.plan.checkpoints.dtype)
 
 
 def _kind(recipe: Recipe) -> tuple[str, str]:
@@ -251,8 +242,8 @@ def _parameters(models: StudyModels, recipe: Recipe) -> int:
 
 
 def _log(k: int, one: _Kept) -> list[int]:
-    training = one.training
-    return checkpoint_steps(f"log:{k}", training.updates, min(training.warmup_updates, training.updates))
+    total = one.config.updates
+    return training.checkpoint_steps(f"log:{k}", total, min(one.config.warmup_updates, total))
 
 
 def _tell_short_trainings(schedule: str, updates: int) -> None:
