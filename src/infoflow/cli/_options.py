@@ -191,11 +191,7 @@ _SECTIONS = {"analysis": "analysis", "probing": "probes"}
 
 
 def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
-    """The plan with `name=value` settings changed; values are written as in TOML, quotes may be left out.
-
-    Raises:
-        UserError: A setting is malformed, unknown, or of the wrong kind.
-    """
+    """The plan with `name=value` settings changed; values are written as in TOML, quotes may be left out."""
     from infoflow.foundation import UserError
     from infoflow.studies import StudyPlan
 

@@ -28,11 +28,7 @@ class Incomplete(Exception):
 
 
 def require_all(runs: "Sequence[Run]") -> None:
-    """Report which measures failed, after everything else is shown.
-
-    Raises:
-        Incomplete: A measure failed.
-    """
+    """Report which measures failed, after everything else is shown."""
     lines = [f"{failure.table} of {failure.model}: {failure.reason}" for run in runs for failure in run.failures]
     if lines:
         traced = [str(run.path / "run.json") for run in runs if any(failure.traceback for failure in run.failures)]
@@ -224,11 +220,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
-    """Print what a run folder contains now.
-
-    Raises:
-        Incomplete: A measure failed.
-    """
+    """Print what a run folder contains now."""
     if shard is not None:
         show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
         return

@@ -113,13 +113,7 @@ class Supervisor:
         self._stopping = self._leaving = False
 
     def supervise(self, order: StageMessage, gpus: float, tell: Callable[[Message], None]) -> Message:
-        """Run a stage to its end; returns `{"facts": ..., "usage": ...}`.
-
-        Raises:
-            Stopped: The study was stopped.
-            Leaving: The worker was asked to leave.
-            StageFailed: The stage failed, or was killed repeatedly.
-        """
+        """Run a stage to its end; returns `{"facts": ..., "usage": ...}`."""
         if (stored := stored_result(order)) is not None:
             return stored
         log = str(log_path(order.folder, order.key))

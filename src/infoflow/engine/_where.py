@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 from infoflow.foundation import UserError, as_written, current_display, read_object, writable
 
@@ -126,22 +126,12 @@ _LATE = 60.0  # seconds that a stage's last messages may take, since they arrive
 GONE = "Lost the cluster's scheduler. Finished work is kept; run the same command to continue."
 
 
-@runtime_checkable
-class Future(Protocol):
-    """The part of a Dask future that is used."""
-
-    @property
-    def status(self) -> str: ...
-
-    def exception(self) -> BaseException | None: ...
-
-
 @dataclass(kw_only=True, slots=True, eq=False)
 class Following:
     """The state of one graph while it runs."""
 
     stages: Sequence[Stage]
-    futures: Mapping[str, Future]
+    futures: Mapping[str, Any]  # Dask's
     on_event: Callable[[Event], None]
     endings: dict[str, Ending] = field(default_factory=dict)
     hopeless: bool = False

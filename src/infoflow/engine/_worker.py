@@ -143,11 +143,7 @@ def visible_devices(hardware: Path = Path("/dev")) -> tuple[str, ...]:
 
 
 def serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["lost", "left"]:
-    """Work for one study until the connection ends or this process is asked to leave.
-
-    Raises:
-        Unreachable: The study cannot be joined.
-    """
+    """Work for one study until the connection ends or this process is asked to leave."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with own_settings():
         return asyncio.run(_serve(invitation, jobs, devices))

@@ -145,11 +145,7 @@ class ModelGroup:
     _known: dict = field(default_factory=dict, repr=False)  # results found so far, shared by all groups of a run
 
     def rows(self, name: str, objective: Spec, columns: Iterable[str] = (), *, trained: bool = True) -> pd.DataFrame:
-        """The rows of a table about the objective's models, or about the same models before training.
-
-        Raises:
-            Absent: The table is absent or lacks one of the columns, or two models share a seed.
-        """
+        """The rows of a table about the objective's models, or about the same models before training."""
         frame = self.table(name, ["objective", *columns])
         return self.once((name, objective), lambda: self._select(frame, objective, trained), trained=trained)
 
@@ -171,11 +167,7 @@ class ModelGroup:
         return self.once((name, first, second), select_pairs, trained=trained)
 
     def course(self, name: str, objective: Spec, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """The rows of a table over training about the objective's models, at all checkpoints.
-
-        Raises:
-            Absent: The table is absent or lacks one of the columns.
-        """
+        """The rows of a table over training about the objective's models, at all checkpoints."""
         frame = self.table(name, ["objective", "update", *columns])
         own = {
             "objective": objective.name,

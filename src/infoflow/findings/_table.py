@@ -254,11 +254,7 @@ def varies(rows: np.ndarray) -> bool:
 
 
 def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | None = None) -> dict[str, Samples]:
-    """The numbers of a claim for the seeds common to all its readings.
-
-    Raises:
-        Absent: A reading is missing, or the models differ in depth.
-    """
+    """The numbers of a claim for the seeds common to all its readings."""
     found, missing = {}, []
     for name, reading in reads.items():
         try:
@@ -278,11 +274,7 @@ def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | 
 
 
 def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples]:
-    """The units whose seeds are all among `seeds`.
-
-    Raises:
-        Absent: A reading has no such unit.
-    """
+    """The units whose seeds are all among `seeds`."""
     chosen = {name: one.only(seeds) for name, one in found.items()}
     if not all(chosen.values()):
         raise Absent("no seed was measured in every table that the claim needs")

@@ -86,11 +86,7 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
 
 
 def reserve_space(path: Path) -> None:
-    """Reserve disk space for a memory-mapped file, because a full disk at a later write would kill the process.
-
-    Raises:
-        OSError: There is too little space.
-    """
+    """Reserve disk space for a memory-mapped file, because a full disk at a later write would kill the process."""
     if not hasattr(os, "posix_fallocate") or not (size := path.stat().st_size):  # macOS, Windows
         return
     descriptor = os.open(path, os.O_WRONLY)
@@ -132,9 +128,6 @@ def _beside(path: Path) -> Path:
     """A hidden name that identifies its process, in the same folder so that a rename is atomic.
 
     Partial files of killed processes of this machine for `path` are removed.
-
-    Raises:
-        OSError: The name of `path` itself is too long.
     """
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
@@ -156,12 +149,7 @@ def _remove_old(path: Path) -> None:
 
 @contextmanager
 def writable(path: Path) -> Iterator[None]:
-    """Turn an `OSError` inside the block into a `UserError`: `path` cannot be written.
-
-    Raises:
-        UserError: The operating system refused to write.
-        OSError: The disk is full; the error names it.
-    """
+    """Turn an `OSError` inside the block into a `UserError`: `path` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -173,11 +161,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_named(path: Path) -> Iterator[None]:
-    """Add the path to errors of a full disk, which libraries omit: `path`, unless the error names another file.
-
-    Raises:
-        OSError: Replaces the library's error.
-    """
+    """Add the path to errors of a full disk, which libraries omit: `path`, unless the error names another file."""
     try:
         yield
     except UserError:

@@ -74,11 +74,7 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def lock_file(descriptor: int, wait: bool = False) -> bool:
-    """Lock an open file until it is closed; returns False if the system or its file system has no locks.
-
-    Raises:
-        BlockingIOError: Another process holds the lock, and `wait` is off.
-    """
+    """Lock an open file until it is closed; returns False if the system or its file system has no locks."""
     if _machine.WINDOWS:
         return _machine.lock_on_windows(descriptor, wait)
     import fcntl
@@ -147,11 +143,7 @@ def _owned(folder: Path) -> int | None:
 
 
 def _remove_ownerless(folder: Path) -> None:
-    """Remove one of our folders whose process is gone.
-
-    Raises:
-        OSError: The folder is foreign, or its process lives.
-    """
+    """Remove one of our folders whose process is gone."""
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         return
     if not any(folder.iterdir()):  # its process died, or is about to create another one

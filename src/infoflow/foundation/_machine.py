@@ -92,11 +92,7 @@ def memory_on_windows() -> int | None:
 
 
 def lock_on_windows(descriptor: int, wait: bool) -> bool:
-    """`lock_file` for Windows: locks one byte of the file; returns False if locks are not supported.
-
-    Raises:
-        BlockingIOError: Another process holds the lock, and `wait` is off.
-    """
+    """`lock_file` for Windows: locks one byte of the file; returns False if locks are not supported."""
     import msvcrt
 
     locking: Callable[[int, int, int], None] = msvcrt.locking  # type: ignore[attr-defined]

@@ -216,9 +216,6 @@ def load_objectives(path: Path | str) -> dict[str, type[AbstractObjective]]:
     **The code is executed**: name only what you trust. Each objective then computes its loss on one sentence, so that
     mistakes are reported before any work. Models are keyed by the text of the file: a changed file is trained again,
     but changes in its imports are not noticed.
-
-    Raises:
-        UserError: The file cannot be run, or holds no objective or an unusable one.
     """
     module, file = foundation.own_module(path, "objectives")
     found = [value for value in vars(module).values() if _is_objective(value) and value.__module__ == module.__name__]

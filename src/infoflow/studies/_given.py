@@ -3,10 +3,9 @@
 # S sentence, T token
 
 import copy
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ import torch
 
 from infoflow import foundation, models
 from infoflow.corpus import RENDERED, Corpus, Lines, length_batches
+from infoflow.foundation import LATER
 from infoflow.heads import prune
 from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.results import GIVEN_SCORES, UNTRAINED, Recipe, Spec, Subject, ratio_estimate
@@ -34,19 +34,13 @@ class AnalyzeOptions:
     corpus: foundation.RequiredFile = "tatoeba-en-fr"
     text_column: foundation.OwnWord = ""  # column of the sentences, in a table or dataset
     translation_column: foundation.OwnWord = ""
-    lines: Lines = dataclasses.field(
-        default="sentences", metadata=foundation.LATER
-    )  # "paragraphs" are split into sentences
+    lines: Lines = field(default="sentences", metadata=LATER)  # "paragraphs" are split into sentences
     label_column: foundation.OwnWord = ""  # column of each sentence's class, for the task sentence-label
     bad_column: foundation.OwnWord = ""  # column of the contrasting sentence of each minimal pair
     labels: foundation.File = ""  # a file with one sentence class per line, in place of label_column
     tags: foundation.OwnWords = ()  # column names of a tagged file
-    chat: bool = dataclasses.field(
-        default=False, metadata=foundation.LATER
-    )  # the corpus holds conversations, see `load_chat`
-    where: foundation.OwnWord = dataclasses.field(
-        default="", metadata=foundation.LATER
-    )  # TAG=VALUE: count only tokens of these words
+    chat: bool = field(default=False, metadata=LATER)  # the corpus holds conversations, see `load_chat`
+    where: foundation.OwnWord = field(default="", metadata=LATER)  # TAG=VALUE: count only tokens of these words
     test: foundation.File = ""  # test corpus for probes; empty: a part of `corpus`
     parser: foundation.File = ""  # spaCy pipeline that parses the sentences; empty: the corpus's own trees, if any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
@@ -56,20 +50,16 @@ class AnalyzeOptions:
     seed: foundation.Seed = 0
     device: foundation.Device = "auto"
     tokenizer: foundation.File | None = None
-    source_language: str = dataclasses.field(
-        default="", metadata=foundation.LATER
-    )  # code, for models of several languages
-    target_language: str = dataclasses.field(default="", metadata=foundation.LATER)
-    prefix: foundation.OwnWord = dataclasses.field(default="", metadata=foundation.LATER)  # prepended to each text
+    source_language: str = field(default="", metadata=LATER)  # code, for models of several languages
+    target_language: str = field(default="", metadata=LATER)
+    prefix: foundation.OwnWord = field(default="", metadata=LATER)  # prepended to each text
     max_length: foundation.MaxLength = 512
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"  # of weights and states
-    quantize: Literal["", "int8"] = dataclasses.field(default="", metadata=foundation.LATER)
-    names: tuple[str, ...] = dataclasses.field(
-        default=(), metadata=foundation.LATER
-    )  # of the models, instead of their paths
+    quantize: Literal["", "int8"] = field(default="", metadata=LATER)
+    names: tuple[str, ...] = field(default=(), metadata=LATER)  # of the models, instead of their paths
     anonymous: bool = False  # omit all paths and names of local files from the output
-    measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
-    probing: ProbingPlan = dataclasses.field(default_factory=ProbingPlan)  # its tables are added to those of `only`
+    measures: AnalysisPlan = field(default_factory=AnalysisPlan)
+    probing: ProbingPlan = field(default_factory=ProbingPlan)  # its tables are added to those of `only`
 
     def __post_init__(self) -> None:
         foundation.check_settings(self)
@@ -90,7 +80,7 @@ def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
 
 def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptions:
     """The options with changed fields; lists become tuples, and path objects become texts."""
-    names = [field.name for field in dataclasses.fields(options)]
+    names = [one.name for one in fields(options)]
     for name, value in changes.items():
         if name not in names:
             raise foundation.UserError(
@@ -104,7 +94,7 @@ def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptio
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in changes.items()}
     plain |= {name: (value,) for name, value in plain.items() if name in _LISTS and isinstance(value, str)}
     plain |= {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
-    return dataclasses.replace(options, **plain)
+    return replace(options, **plain)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +117,7 @@ class GivenModel:
             prefix=options.prefix,
         )
         model = model if self.trained else untrained(model, options.seed)
-        return dataclasses.replace(model, name=self.name)
+        return replace(model, name=self.name)
 
     def subject(self, model: models.Model) -> Subject:
         """How tables identify the model once it is loaded."""
@@ -221,7 +211,7 @@ def untrained(model: models.Model, seed: int) -> models.Model:
             if head not in kept[a.stack, a.kind, a.layer]
         ]
         fresh = prune(fresh, gone)
-    return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)
+    return replace(fresh, target_tokenizer=model.target_tokenizer)
 
 
 SENTENCES = 200

@@ -211,12 +211,7 @@ class CorePlan:
 
     @classmethod
     def from_json(cls, values: dict[str, Any], run_code: bool = False) -> "StudyPlan":
-        """The plan from plain values: the output of `to_json`, or a parsed TOML file.
-
-        Raises:
-            UserError: A setting is unsuitable, or the values name the user's own code, which is executed only with
-                `run_code`, and not yet loaded in this process.
-        """
+        """The plan from plain values: the output of `to_json`, or a parsed TOML file."""
         with code_may_run(run_code):
             return cls._from_json(values)
 

@@ -225,9 +225,6 @@ def train_model(
 
     A study of the same plan in the same folder reuses the model instead of training it again. If an objective learns
     from a teacher, as distillation does, the teacher is trained first.
-
-    Raises:
-        UserError: The objective is unknown, or the plan, the corpus or the folder is unsuitable.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     teacher = plan.objective(objective).teacher  # is trained first, in the same folder
@@ -302,10 +299,6 @@ def run_stage(folder: Path | str, key: str) -> bool:
 
     An interrupted stage continues where it saved. Its usage is recorded in the run folder as by `study`. Stages of one
     run may run at the same time, also on several machines that share the folder.
-
-    Raises:
-        UserError: There is no such stage, a stage that it needs is not done, it runs already, or it failed.
-        KeyboardInterrupt: It was interrupted, and has saved what it can.
     """
     run = RunFolder.existing(folder)
     stage = stage_of(os.fspath(run.path), key)

@@ -8,8 +8,9 @@ import math
 import re
 import shutil
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,21 +189,6 @@ def _remove(folder: Path) -> None:
     wait_for_all()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The checkpoints of one training."""
-
-    parameters: int
-    config: training.TrainConfig  # with its actual length
-    dtype: str
-
-    def size(self, steps: list[int]) -> int:
-        r"""Size in bytes: \(4 P\) for the first and the last, \(4 P\) or \(2 P\) for the others."""
-        width = 4 if self.dtype == "float32" else 2
-        ends = len({0, self.config.updates} & set(steps))
-        return self.parameters * (4 * ends + width * (len(steps) - ends))
-
-
 def check_budget(models: StudyModels) -> None:
     """Check the size of all checkpoints of a study against the plan's budget."""
     plan = models.plan.checkpoints
@@ -210,24 +196,31 @@ def check_budget(models: StudyModels) -> None:
     for recipe in models.plan.recipes():
         if _kind(recipe) not in sizes:
             sizes[_kind(recipe)] = _parameters(models, recipe)
-    kept = [_kept(models, recipe, sizes[_kind(recipe)]) for recipe in models.plan.recipes()]
-    needed = sum(one.size(plan.steps(one.config)) for one in kept)
-    _tell_short_trainings(plan.schedule, min(one.config.updates for one in kept))
+    kept = [
+        (sizes[_kind(recipe)], replace(models.plan.training, updates=models.updates(recipe)))
+        for recipe in models.plan.recipes()
+    ]
+
+    def size(steps: Callable[[training.TrainConfig], list[int]]) -> int:
+        r"""Bytes of all: \(4 P\) for the first and the last of a training, \(4 P\) or \(2 P\) for the others."""
+        width, total = 4 if plan.dtype == "float32" else 2, 0
+        for parameters, config in kept:
+            ends = len({0, config.updates} & set(chosen := steps(config)))
+            total += parameters * (4 * ends + width * (len(chosen) - ends))
+        return total
+
+    needed = size(plan.steps)
+    _tell_short_trainings(plan.schedule, min(config.updates for _, config in kept))
     if needed <= plan.budget * 1e9:
         return
-    count = len(plan.steps(kept[0].config))
-    fitting = bisect(range(1, _MOST + 1), plan.budget * 1e9, key=lambda k: sum(one.size(_log(k, one)) for one in kept))
+    count = len(plan.steps(kept[0][1]))
+    fitting = bisect(range(1, _MOST + 1), plan.budget * 1e9, key=lambda k: size(partial(_log, k)))
     way = f'checkpoints.schedule = "log:{fitting}" fits; or' if fitting else "Even the first and the last do not fit:"
     share = f"for each of {len(kept)} training runs" if len(kept) > 1 else "for one training run"
     raise UserError(
         f"checkpoints.budget must cover all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
         f"{plan.budget:g} GB. {way} raise the budget."
     )
-
-
-def _kept(models: StudyModels, recipe: Recipe, parameters: int) -> _Kept:
-    config = replace(models.plan.training, updates=models.updates(recipe))
-    return _Kept(parameters, config, models.plan.checkpoints.dtype)
 
 
 def _kind(recipe: Recipe) -> tuple[str, str]:
@@ -241,9 +234,8 @@ def _parameters(models: StudyModels, recipe: Recipe) -> int:
     return sum(parameter.numel() for parameter in models.initial(recipe).parameters())
 
 
-def _log(k: int, one: _Kept) -> list[int]:
-    total = one.config.updates
-    return training.checkpoint_steps(f"log:{k}", total, min(one.config.warmup_updates, total))
+def _log(k: int, config: training.TrainConfig) -> list[int]:
+    return training.checkpoint_steps(f"log:{k}", config.updates, min(config.warmup_updates, config.updates))
 
 
 def _tell_short_trainings(schedule: str, updates: int) -> None:
