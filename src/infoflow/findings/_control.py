@@ -52,9 +52,7 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
     ]
     if unknown := {name for side in named for name in side} - set(reads):
         raise ValueError(f"sides must name readings ({', '.join(reads)}). Got {', '.join(sorted(unknown))}.")
-    return Control(
-        name="training runs that differ only in their seed", reads=reads, replicas=partial(_by_seed, sides=named)
-    )
+    return Control("training runs that differ only in their seed", reads, replicas=partial(_by_seed, sides=named))
 
 
 def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Control:
@@ -64,9 +62,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
     nothing is measured.
     """
     return Control(
-        name="layers in random order, drawn for each training",
-        reads=reads,
-        replicas=partial(_reordered, numbers=numbers),
+        "layers in random order, drawn for each training", reads, replicas=partial(_reordered, numbers=numbers)
     )
 
 

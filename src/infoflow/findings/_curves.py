@@ -2,7 +2,7 @@
 
 # N rows (estimate, seeds, draws), L layers, R bins of frequency rank
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
 from typing import Literal
@@ -96,6 +96,11 @@ def identity(objective: Spec) -> Reading:
 def change(objective: Spec) -> Reading:
     """Distance between consecutive layers 1-2 .. (L−1)-L."""
     return Table(representations.LAYER_DISTANCE.name, objective).by("layer", first=1)
+
+
+def of_objectives(reading: Callable[[Spec], Reading]) -> dict[str, Reading]:
+    """A reading of each of the three objectives."""
+    return {"translation": reading(TRANSLATION), "causal": reading(CAUSAL), "masked": reading(MASKED)}
 
 
 def geometry(objective: Spec, measure: str, space: str = "raw") -> Reading:
@@ -223,8 +228,8 @@ def rarest_over_next(curves: np.ndarray) -> np.ndarray:
 def permuted_bins(reads: Mapping[str, Reading]) -> Control:
     """The same numbers with each model's bins in random order, the same for all its layers."""
     return Control(
-        name="permuted frequency bins",
-        reads=reads,
+        "permuted frequency bins",
+        reads,
         transform=_permute,
         permuted=("bins", lambda curves: min(by_layer(curve).shape[2] for curve in curves.values())),
     )
@@ -251,8 +256,8 @@ def clustering_control(reads: Mapping[str, Reading]) -> Control:
     It needs more than one clustering seed; with one it is reported as not measured.
     """
     return Control(
-        name="spread of k-means over its seeds",
-        reads={name: curve.changed(number="clustering_spread") for name, curve in reads.items()},
+        "spread of k-means over its seeds",
+        {name: curve.changed(number="clustering_spread") for name, curve in reads.items()},
         transform=_noise,
     )
 

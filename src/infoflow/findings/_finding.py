@@ -233,7 +233,7 @@ Hinders = Callable[[Curves, Verdict], str | None]
 """Maps the estimates and the verdict to the reason why they cannot support it, or None."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Control:
     """The same test on other curves, in which the effect should not appear.
 
@@ -372,7 +372,7 @@ def claim(
     if controls is None:
         objectives = {table.objective for reading in reads.values() for table in reading.tables}
         name = f"untrained model{'s' * (len(objectives) > 1)}"
-        controls = (Control(name=name, reads=untrained(reads)),)
+        controls = (Control(name, untrained(reads)),)
 
     def declared(test: Test) -> Finding:
         return Finding(

@@ -110,8 +110,8 @@ _V8_READS: dict[str, Reading] = {"heads": positional_heads()}
     f"offset, and the mean confidence of these heads lies above .8; heads are {CHOSEN}",
     reads=_V8_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_V8_READS)),
-        Control(name="a random admissible key, uniform attention", reads=baselines(_V8_READS)),
+        Control("untrained model", untrained(_V8_READS)),
+        Control("a random admissible key, uniform attention", baselines(_V8_READS)),
     ),
     minimum_seeds=1,
 )

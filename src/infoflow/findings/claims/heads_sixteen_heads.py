@@ -32,10 +32,10 @@ KEPT_ALONE = ablations("decoder", "cross", "others")
     f"order raises it by over {TOGETHER}; significance of each head, corrected for their number, is in the table",
     reads=_M1_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_M1_READS)),
+        Control("untrained model", untrained(_M1_READS)),
         Control(
-            name="all but one cross-attention head of a layer removed",
-            reads={**_M1_READS, "share": mattering_share(KEPT_ALONE)},
+            "all but one cross-attention head of a layer removed",
+            {**_M1_READS, "share": mattering_share(KEPT_ALONE)},
             decisive=False,
         ),
     ),
@@ -82,8 +82,8 @@ _M2_READS: dict[str, Reading] = {
     f"and more in the last cross-attention than in any self-attention, by over {MATTERS}; heads are {CHOSEN}",
     reads=_M2_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_M2_READS)),
-        Control(name="a random head left", reads=baselines(_M2_READS), decisive=False),
+        Control("untrained model", untrained(_M2_READS)),
+        Control("a random head left", baselines(_M2_READS), decisive=False),
     ),
     minimum_seeds=1,
 )
@@ -124,10 +124,10 @@ _M3_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "ran
     reads=_M3_READS,
     controls=(
         Control(
-            name="one random order in place of the order of importance",
-            reads={**_M3_READS, "importance": removal_curve("random", draw=0)},
+            "one random order in place of the order of importance",
+            {**_M3_READS, "importance": removal_curve("random", draw=0)},
         ),
-        Control(name="untrained model", reads=untrained(_M3_READS)),
+        Control("untrained model", untrained(_M3_READS)),
     ),
     minimum_seeds=1,
 )
@@ -168,10 +168,7 @@ RANDOM: dict[str, Reading] = {name: removal_curve("random", kind) for name, kind
     statistic="with 60 and 80 % of a kind's heads removed in order of importance, the loss is higher for "
     f"cross-attention than for the encoder's and the decoder's self-attention, by over {MATTERS} nats per token",
     reads=_M4_READS,
-    controls=(
-        Control(name="untrained model", reads=untrained(_M4_READS)),
-        Control(name="random orders", reads=RANDOM, decisive=False),
-    ),
+    controls=(Control("untrained model", untrained(_M4_READS)), Control("random orders", RANDOM, decisive=False)),
     minimum_seeds=1,
 )
 def m4(curves: Curves) -> list[Condition]:
@@ -201,7 +198,7 @@ _M5_READS: dict[str, Reading] = {"correlation": TRANSFER.reduce(one_number)}
     statistic="correlation over heads of the change of the loss that each one's ablation makes on two corpora, above "
     ".3 (needs a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
     reads=_M5_READS,
-    controls=(Control(name="shuffled heads", reads=baselines(_M5_READS)),),
+    controls=(Control("shuffled heads", baselines(_M5_READS)),),
     minimum_seeds=1,
 )
 def m5(curves: Curves) -> list[Condition]:
@@ -228,10 +225,10 @@ _M6_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "ora
     reads=_M6_READS,
     controls=(
         Control(
-            name="a random order in place of the order of importance",
-            reads={**_M6_READS, "importance": removal_curve("random", draw=0)},
+            "a random order in place of the order of importance",
+            {**_M6_READS, "importance": removal_curve("random", draw=0)},
         ),
-        Control(name="untrained model", reads=untrained(_M6_READS)),
+        Control("untrained model", untrained(_M6_READS)),
     ),
     minimum_seeds=1,
 )

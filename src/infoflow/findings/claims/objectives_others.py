@@ -52,7 +52,7 @@ def _leads(scores: np.ndarray) -> np.ndarray:
             *({f"{family} {one.name}": one.name for one in _SHARED} for family in _FAMILIES),
             {"translation": group.BART.name},
         ),
-        Control(name="untrained models", reads=untrained(_O2_READS)),
+        Control("untrained models", untrained(_O2_READS)),
     ),
 )
 def o2(curves: Curves) -> list[Condition]:
@@ -108,10 +108,7 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
     statistic=f"{PROBE}: ELECTRA's discriminator lies above the masked LM. Operations are counted; if they differ by "
     "over a tenth in favour of the verdict, there is no verdict. Two sizes need two studies",
     reads=SCORES | COST,
-    controls=(
-        seeds_alone(SCORES | COST, "electra", "masked"),
-        Control(name="untrained models", reads=untrained(SCORES) | COST),
-    ),
+    controls=(seeds_alone(SCORES | COST, "electra", "masked"), Control("untrained models", untrained(SCORES) | COST)),
     hinders=hinders,
 )
 def o3(curves: Curves) -> list[Condition]:
@@ -143,7 +140,7 @@ _O4_READS: dict[str, Reading] = {
     reads=_O4_READS,
     controls=(
         seeds_alone(_O4_READS, "electra", "selected", "masked"),
-        Control(name="untrained models", reads=untrained(_O4_READS)),
+        Control("untrained models", untrained(_O4_READS)),
     ),
     learned=(group.ELECTRA, group.MASKED),
 )
@@ -168,7 +165,7 @@ _O5_READS: dict[str, Reading] = {"bart": probe(group.BART), **{one.variant: prob
     reads=_O5_READS,
     controls=(
         seeds_alone(_O5_READS, "bart", tuple(one.variant for one in group.BART_NOISES)),
-        Control(name="untrained models", reads=untrained(_O5_READS)),
+        Control("untrained models", untrained(_O5_READS)),
     ),
 )
 def o5(curves: Curves) -> list[Condition]:
@@ -199,8 +196,8 @@ _O6_READS: dict[str, Reading] = {
     reads=_O6_READS,
     controls=(
         Control(
-            name="random neighbours instead of the masked LM with dynamic masks",
-            reads=_O6_READS | {"dynamic": _O6_READS["dynamic"].changed(number="baseline")},
+            "random neighbours instead of the masked LM with dynamic masks",
+            _O6_READS | {"dynamic": _O6_READS["dynamic"].changed(number="baseline")},
         ),
     ),
 )
@@ -228,7 +225,7 @@ _O7_READS = spans_and_words(group.SENTENCE_ORDER, group.NEXT_SENTENCE)
     reads=_O7_READS,
     controls=(
         seeds_alone(_O7_READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
-        Control(name="untrained models", reads=untrained(_O7_READS)),
+        Control("untrained models", untrained(_O7_READS)),
     ),
 )
 def o7(curves: Curves) -> list[Condition]:
@@ -256,7 +253,7 @@ _O8_READS = spans_and_words(group.SPANBERT, group.MASKED)
     reads=_O8_READS,
     controls=(
         seeds_alone(_O8_READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
-        Control(name="untrained models", reads=untrained(_O8_READS)),
+        Control("untrained models", untrained(_O8_READS)),
     ),
 )
 def o8(curves: Curves) -> list[Condition]:
@@ -284,7 +281,7 @@ _O9_READS: dict[str, Reading] = {
     reads=_O9_READS,
     controls=(
         seeds_alone(_O9_READS, "random tokens", "masks", ("deshuffling", "language model")),
-        Control(name="untrained models", reads=untrained(_O9_READS)),
+        Control("untrained models", untrained(_O9_READS)),
     ),
 )
 def o9(curves: Curves) -> list[Condition]:
@@ -322,8 +319,8 @@ _O10_READS: dict[str, Reading] = {
     reads=_O10_READS,
     controls=(
         Control(
-            name="the student as initialised against the trained teacher",
-            reads=_O10_READS | {"student": _O10_READS["student"].changed(trained=False)},
+            "the student as initialised against the trained teacher",
+            _O10_READS | {"student": _O10_READS["student"].changed(trained=False)},
         ),
     ),
 )

@@ -26,8 +26,7 @@ _M1_READS: dict[str, Reading] = {"task": bits(MASKED), "control": bits(MASKED, "
     reads=_M1_READS,
     controls=(
         Control(
-            name="shuffled labels in place of the task",
-            reads={"task": bits(MASKED, "shuffled"), "control": _M1_READS["control"]},
+            "shuffled labels in place of the task", {"task": bits(MASKED, "shuffled"), "control": _M1_READS["control"]}
         ),
     ),
     given=Given(),
@@ -53,8 +52,8 @@ _COMPRESSION = bits(MASKED, metric="compression")
     reads={"bits": bits(MASKED), "trained": _COMPRESSION, **untrained({"random": _COMPRESSION})},
     controls=(
         Control(
-            name="control task",
-            reads={
+            "control task",
+            {
                 "bits": bits(MASKED, "control"),
                 "trained": bits(MASKED, "control", metric="compression"),
                 **untrained({"random": bits(MASKED, "control", metric="compression")}),
@@ -94,7 +93,7 @@ MOST = 0.05
     statistic=f"range of the online code over layers 1 to L of an untrained model at most {MOST:.0%} of its mean (our "
     "threshold)",
     reads=untrained({"bits": bits(MASKED)}),
-    controls=(Control(name="trained model", reads={"bits": bits(MASKED)}),),
+    controls=(Control("trained model", {"bits": bits(MASKED)}),),
     given=Given(),
 )
 def m3(curves: Curves) -> list[Condition]:
@@ -128,9 +127,7 @@ _M5_READS: dict[str, Reading] = {
     "accuracies of a linear and a nonlinear probe",
     reads=_M5_READS,
     controls=(
-        Control(
-            name="layers in random order", reads=_M5_READS, transform=shuffled_layers, permuted=("layers", num_layers)
-        ),
+        Control("layers in random order", _M5_READS, transform=shuffled_layers, permuted=("layers", num_layers)),
     ),
     given=Given(),
 )
@@ -162,7 +159,7 @@ def _reads(task: str, control: str) -> dict[str, Reading]:
     statistic=f"surviving inputs and bits of the model at least {_M6_LEAST:g} times as many for the control task, "
     "in every layer",
     reads=_reads("task", "control"),
-    controls=(Control(name="shuffled labels in place of the task", reads=_reads("shuffled", "control")),),
+    controls=(Control("shuffled labels in place of the task", _reads("shuffled", "control")),),
     given=Given(),
 )
 def m6(curves: Curves) -> list[Condition]:
@@ -202,10 +199,10 @@ def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
     "(constituents are subtrees of the dependency tree here)",
     reads=_T1_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_T1_READS)),
+        Control("untrained model", untrained(_T1_READS)),
         Control(
-            name="tasks in any order",
-            reads=_T1_READS,
+            "tasks in any order",
+            _T1_READS,
             transform=_permuted,
             permuted=("tasks", lambda curves: curves["layers"].shape[1]),
         ),

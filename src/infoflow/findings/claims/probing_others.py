@@ -57,7 +57,7 @@ def _reads(labels: str) -> dict[str, Reading]:
     statistic=f"accuracy of the best layer, trained minus untrained, larger with {SMALL:.0%} of the probe's training "
     "sentences than with all",
     reads=_reads("task"),
-    controls=(Control(name="control task", reads=_reads("control")),),
+    controls=(Control("control task", _reads("control")),),
     given=Given(),
 )
 def p2(curves: Curves) -> list[Condition]:
@@ -137,8 +137,8 @@ def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
     f"top layer; only encoders of {FEWEST} layers or more",
     reads=_P5_READS,
     controls=(
-        Control(name="permuted human scores", reads={"correlation": _agreement("permuted")}),
-        Control(name="untrained model", reads=untrained(_P5_READS), decisive=False),
+        Control("permuted human scores", {"correlation": _agreement("permuted")}),
+        Control("untrained model", untrained(_P5_READS), decisive=False),
     ),
     hinders=too_shallow,
     given=Given(tasks=("encoder", "masked-lm")),
@@ -229,7 +229,7 @@ def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = No
         statistic=f"accuracy of a linear probe for the word at the top layer: untrained above trained, {models}",
         reads=reads,
         test=partial(test, objectives=objectives),
-        controls=(Control(name="embeddings", reads=reads, transform=_bottom),),
+        controls=(Control("embeddings", reads, transform=_bottom),),
         learned=objectives,
         given=given,
         minimum_seeds=1,

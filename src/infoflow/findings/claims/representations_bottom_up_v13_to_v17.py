@@ -35,8 +35,8 @@ _V13_READS = {
     reads=_V13_READS,
     controls=(
         seeds_alone(_V13_READS, "causal", "masked", "translation"),
-        Control(name="chance", reads=baselines(_V13_READS)),
-        Control(name="untrained models", reads=untrained(_V13_READS)),
+        Control("chance", baselines(_V13_READS)),
+        Control("untrained models", untrained(_V13_READS)),
     ),
 )
 def v13(curves: Curves) -> list[Condition]:
@@ -73,8 +73,8 @@ _V14_READS = {
     reads=_V14_READS,
     controls=(
         seeds_alone(_V14_READS, ("causal LM", "masked LM"), "translation"),
-        Control(name="all pairs of occurrences", reads=baselines(_V14_READS)),
-        Control(name="untrained models", reads=untrained(_V14_READS)),
+        Control("all pairs of occurrences", baselines(_V14_READS)),
+        Control("untrained models", untrained(_V14_READS)),
     ),
 )
 def v14(curves: Curves) -> list[Condition]:
@@ -132,10 +132,7 @@ def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> 
     "(right): causal LM left falls at every layer after the second (of six) and by over .03, right rises by over "
     ".007; masked LM left and right are highest at the second; translation left rises",
     reads=_V15_READS,
-    controls=(
-        Control(name="chance", reads=baselines(_V15_READS)),
-        Control(name="untrained models", reads=untrained(_V15_READS)),
-    ),
+    controls=(Control("chance", baselines(_V15_READS)), Control("untrained models", untrained(_V15_READS))),
 )
 def v15(curves: Curves) -> list[Condition]:
     """Layers are 1..L.
@@ -220,17 +217,17 @@ def _plateau(curve: np.ndarray) -> np.ndarray:
     "up to the last layer but one, translation stays within a quarter of its rise from the third layer (of six) on",
     reads=_V16_READS,
     controls=(
-        Control(name="chance", reads=baselines(_V16_READS)),
+        Control("chance", baselines(_V16_READS)),
         Control(
-            name="translation encoder instead of the language models",
-            reads={
+            "translation encoder instead of the language models",
+            {
                 "masked full": _curves.tag(TRANSLATION, "ccg"),
                 "translation full": _curves.tag(TRANSLATION, "ccg"),
                 "causal left": _curves.tag(TRANSLATION, "ccg_left"),
                 "causal right": _curves.tag(TRANSLATION, "ccg_right"),
             },
         ),
-        Control(name="untrained models", reads=untrained(_V16_READS)),
+        Control("untrained models", untrained(_V16_READS)),
     ),
     learned=OBJECTIVES,
 )
@@ -299,8 +296,8 @@ def _orders(num_layers: int) -> np.ndarray:
     reads=_V17_READS,
     controls=(
         Control(
-            name="layers in permuted order (95 % quantile)",
-            reads=_V17_READS,
+            "layers in permuted order (95 % quantile)",
+            _V17_READS,
             transform=permuted_layers,
             permuted=("layers", num_layers),
         ),

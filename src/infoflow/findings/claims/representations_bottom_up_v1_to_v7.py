@@ -27,7 +27,7 @@ _V1_READS = {"causal": _curves.information(CAUSAL, "input")}
     published="5.30 5.285 5.22 5.05 4.81 4.47 3.97 nats at layers 0 to 6: a fall of 1.33",
     statistic="mutual information with the input token falls at every layer; from layer 0 to the top by over .33 nats",
     reads=_V1_READS,
-    controls=(Control(name="untrained model", reads=untrained(_V1_READS)), _curves.clustering_control(_V1_READS)),
+    controls=(Control("untrained model", untrained(_V1_READS)), _curves.clustering_control(_V1_READS)),
     minimum_seeds=1,
 )
 def v1(curves: Curves) -> list[Condition]:
@@ -59,7 +59,7 @@ _V2_READS = {"causal": _curves.information(CAUSAL, "input"), "translation": _cur
     statistic="mutual information with the input token falls at every layer of the translation encoder, and at least "
     ".15 nats less in total than in the causal LM",
     reads=_V2_READS,
-    controls=(Control(name="untrained models", reads=untrained(_V2_READS)), _curves.clustering_control(_V2_READS)),
+    controls=(Control("untrained models", untrained(_V2_READS)), _curves.clustering_control(_V2_READS)),
 )
 def v2(curves: Curves) -> list[Condition]:
     """Layers are 0..L."""
@@ -100,8 +100,8 @@ _V3_READS = {"masked": _curves.information(MASKED, "input")}
     "together again, not that more about it can be read",
     reads=_V3_READS,
     controls=(
-        Control(name="causal LM", reads={"masked": _curves.information(CAUSAL, "input")}),
-        Control(name="untrained model", reads=untrained(_V3_READS)),
+        Control("causal LM", {"masked": _curves.information(CAUSAL, "input")}),
+        Control("untrained model", untrained(_V3_READS)),
         _curves.clustering_control(_V3_READS),
     ),
     minimum_seeds=1,
@@ -193,10 +193,7 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
     statistic="causal LM and masked LM (inputs as in training): Spearman with depth below -.9 for the input and above "
     ".9 for the output token; the latter rises by over .13 and .4 nats",
     reads=READS,
-    controls=(
-        Control(name="shuffled labels", reads=baselines(READS)),
-        Control(name="untrained models", reads=untrained(READS)),
-    ),
+    controls=(Control("shuffled labels", baselines(READS)), Control("untrained models", untrained(READS))),
     minimum_seeds=1,
 )
 def v4(curves: Curves) -> list[Condition]:
@@ -224,8 +221,8 @@ def _change(curves: Curves, model: str) -> np.ndarray:
     "masked LM (inputs as in training) over causal LM above 1.5",
     reads=READS,
     controls=(
-        Control(name="masked LM with shuffled labels", reads={**READS, **baselines(REPLACED)}),
-        Control(name="untrained masked LM", reads={**READS, **untrained(REPLACED)}),
+        Control("masked LM with shuffled labels", {**READS, **baselines(REPLACED)}),
+        Control("untrained masked LM", {**READS, **untrained(REPLACED)}),
     ),
 )
 def v5(curves: Curves) -> list[Condition]:
@@ -254,7 +251,7 @@ _V6_READS = {**_curves.TASK_DISTANCES, **_curves.SEED_DISTANCES}
     reads=_V6_READS,
     controls=(
         seeds_alone(_V6_READS, tuple(_curves.TASK_DISTANCES), tuple(_curves.SEED_DISTANCES)),
-        Control(name="untrained models", reads=untrained(_V6_READS)),
+        Control("untrained models", untrained(_V6_READS)),
     ),
     learned=OBJECTIVES,
 )
@@ -294,11 +291,11 @@ CLOSEST, *OTHERS = _curves.TASK_DISTANCES
     reads=_curves.TASK_DISTANCES,
     controls=(
         seeds_alone(_curves.TASK_DISTANCES, *_curves.TASK_DISTANCES),
-        Control(name="shuffled rows", reads=baselines(_curves.TASK_DISTANCES)),
+        Control("shuffled rows", baselines(_curves.TASK_DISTANCES)),
         # Decides nothing: matched models start with the same encoder, and only the causal LM's mask differs.
         Control(
-            name="untrained models (translation and masked LM are one encoder before training)",
-            reads=untrained(_curves.TASK_DISTANCES),
+            "untrained models (translation and masked LM are one encoder before training)",
+            untrained(_curves.TASK_DISTANCES),
             decisive=False,
         ),
     ),

@@ -5,7 +5,7 @@ import numpy as np
 from .. import _curves
 from .._control import seeds_alone
 from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, Verdict, claim, exceeds, stays_below
-from .._model_group import CAUSAL, MASKED, OBJECTIVES, TOKEN_DROPOUT, TRANSLATION
+from .._model_group import OBJECTIVES, TOKEN_DROPOUT, TRANSLATION
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
 
@@ -20,10 +20,9 @@ from .._table import Reading, baselines, untrained
     reads=_curves.TASK_DISTANCES,
     controls=(
         Control(
-            name="seeds of one objective",
-            reads=dict(zip(_curves.TASK_DISTANCES, _curves.SEED_DISTANCES.values(), strict=True)),
+            "seeds of one objective", dict(zip(_curves.TASK_DISTANCES, _curves.SEED_DISTANCES.values(), strict=True))
         ),
-        Control(name="shuffled rows", reads=baselines(_curves.TASK_DISTANCES)),
+        Control("shuffled rows", baselines(_curves.TASK_DISTANCES)),
     ),
     learned=OBJECTIVES,
 )
@@ -71,11 +70,7 @@ def _somewhere(name: str, ratios: np.ndarray, labels: list[str], published: floa
     statistic="distance between consecutive layers: masked LM's last over every earlier one above 1.1; translation "
     "encoder never more than 1.1 times an earlier one, and its last under .91 times its first; causal LM and masked "
     "LM both rise and fall",
-    reads={
-        "translation": _curves.change(TRANSLATION),
-        "causal": _curves.change(CAUSAL),
-        "masked": _curves.change(MASKED),
-    },
+    reads=_curves.of_objectives(_curves.change),
     learned=OBJECTIVES,
 )
 def v9(curves: Curves) -> list[Condition]:
@@ -115,11 +110,7 @@ def v9(curves: Curves) -> list[Condition]:
     ]
 
 
-_V10_READS = {
-    "translation": _curves.change_by_rank(TRANSLATION),
-    "causal": _curves.change_by_rank(CAUSAL),
-    "masked": _curves.change_by_rank(MASKED),
-}
+_V10_READS = _curves.of_objectives(_curves.change_by_rank)
 
 
 def _where_it_counts(curves: Curves, reversed_last: np.ndarray) -> np.ndarray:
@@ -156,7 +147,7 @@ def _labels(num_steps: int) -> list[str]:
     "the rarest above 1.25, at every step of the translation encoder, every step but the last of the causal LM, and "
     "the lower half of the masked LM; both reversed at the masked LM's last step",
     reads=_V10_READS,
-    controls=(_curves.permuted_bins(_V10_READS), Control(name="untrained models", reads=untrained(_V10_READS))),
+    controls=(_curves.permuted_bins(_V10_READS), Control("untrained models", untrained(_V10_READS))),
     learned=OBJECTIVES,
 )
 def v10(curves: Curves) -> list[Condition]:
@@ -188,11 +179,7 @@ def v10(curves: Curves) -> list[Condition]:
     ]
 
 
-_V11_READS = {
-    "translation": _curves.influence_by_rank(TRANSLATION),
-    "causal": _curves.influence_by_rank(CAUSAL),
-    "masked": _curves.influence_by_rank(MASKED),
-}
+_V11_READS = _curves.of_objectives(_curves.influence_by_rank)
 
 
 @claim(
@@ -208,7 +195,7 @@ _V11_READS = {
     "bins passes once in 40 times) in every layer of the causal LM and in layer 1 of the translation encoder, where "
     "the rarest bin is above 2 times the next; in layer 1 of the masked LM the correlation stays below .62",
     reads=_V11_READS,
-    controls=(_curves.permuted_bins(_V11_READS), Control(name="untrained models", reads=untrained(_V11_READS))),
+    controls=(_curves.permuted_bins(_V11_READS), Control("untrained models", untrained(_V11_READS))),
     learned=OBJECTIVES,
 )
 def v11(curves: Curves) -> list[Condition]:
@@ -273,10 +260,7 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
     statistic="influence of the rarest bin over that of the next, layer 1: with token dropout below 1.2, and at least "
     "25 % below the ratio without it",
     reads=_V12_READS,
-    controls=(
-        seeds_alone(_V12_READS, "plain", "dropout"),
-        Control(name="untrained models", reads=untrained(_V12_READS)),
-    ),
+    controls=(seeds_alone(_V12_READS, "plain", "dropout"), Control("untrained models", untrained(_V12_READS))),
     hinders=hinders,
 )
 def v12(curves: Curves) -> list[Condition]:

@@ -29,7 +29,7 @@ TRAINED = identity(CAUSAL)
     statistic="share of the 50 nearest neighbours that are the same token, untrained models: no layer lies .02 or "
     "more below layer 1",
     reads=_V18_READS,
-    controls=(Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(_V18_READS, TRAINED)),),
+    controls=(Control("trained causal LM, which must lose it", dict.fromkeys(_V18_READS, TRAINED)),),
     learned=(CAUSAL,),
     minimum_seeds=1,
 )
@@ -73,9 +73,7 @@ v18 = also_by(
     replace(
         v18,
         reads=_V18_USABLE,
-        controls=(
-            Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(_V18_USABLE, _TRAINED_USABLE)),
-        ),
+        controls=(Control("trained causal LM, which must lose it", dict.fromkeys(_V18_USABLE, _TRAINED_USABLE)),),
         statistic=f"untrained models: no layer lies {CONVERGED} nats or more below layer 0",
         test=_loss_of_usable_information,
     ),
@@ -99,11 +97,11 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
     "above .8, and a fall of over .05 at the last layer",
     reads=_Z1_READS,
     controls=(
-        Control(name="isotropic Gaussian", reads=baselines(_Z1_READS)),
-        Control(name="untrained model", reads=untrained(_Z1_READS)),
+        Control("isotropic Gaussian", baselines(_Z1_READS)),
+        Control("untrained model", untrained(_Z1_READS)),
         Control(
-            name="Spearman's correlation in place of the cosine",
-            reads={"masked": geometry(MASKED, "average_similarity", space="rank")},
+            "Spearman's correlation in place of the cosine",
+            {"masked": geometry(MASKED, "average_similarity", space="rank")},
             decisive=False,
         ),
     ),
@@ -155,9 +153,9 @@ _Z2_READS = _reads("self_similarity")
     "layers 0..L−1 below −.8, and a fall of over .05 (a quarter of the smaller published one), in both language models",
     reads=_Z2_READS,
     controls=(
-        Control(name="shuffled words", reads=_reads("shuffled_self_similarity")),
+        Control("shuffled words", _reads("shuffled_self_similarity")),
         # Random attention mixes words too: it is not a null of this claim, but shows the contribution of training.
-        Control(name="untrained models", reads=untrained(_Z2_READS), decisive=False),
+        Control("untrained models", untrained(_Z2_READS), decisive=False),
     ),
     minimum_seeds=1,
 )
@@ -201,8 +199,8 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
     reads=_Z5_READS,
     controls=(
         seeds_alone(_Z5_READS, "translation", "masked-lm"),
-        Control(name="isotropic Gaussian", reads=baselines(_Z5_READS)),
-        Control(name="untrained models", reads=untrained(_Z5_READS)),
+        Control("isotropic Gaussian", baselines(_Z5_READS)),
+        Control("untrained models", untrained(_Z5_READS)),
     ),
 )
 def z5(curves: Curves) -> list[Condition]:
@@ -234,8 +232,8 @@ _RATIO = 1.5
     "times its largest rise at an earlier one; the masked LM does not meet this",
     reads=_Z6_READS,
     controls=(
-        Control(name="masked LM", reads={"translation": geometry(MASKED, "average_similarity")}),
-        Control(name="untrained model", reads=untrained(_Z6_READS)),
+        Control("masked LM", {"translation": geometry(MASKED, "average_similarity")}),
+        Control("untrained model", untrained(_Z6_READS)),
     ),
     learned=(TRANSLATION, MASKED),
 )
@@ -276,8 +274,8 @@ LEAST = 0.10
     reads={"share": lost_share(ENCODER)},
     controls=(
         Control(
-            name="untrained model, closed at test time (as a share of what the trained one has learned)",
-            reads={"share": untrained_share(ENCODER)},
+            "untrained model, closed at test time (as a share of what the trained one has learned)",
+            {"share": untrained_share(ENCODER)},
         ),
     ),
     hinders=some_retrained,
@@ -309,8 +307,8 @@ def e1(curves: Curves) -> list[Condition]:
     reads={"difference": lost_share(ENCODER, less=DECODER)},
     controls=(
         Control(
-            name="untrained model, closed at test time (as a share of what the trained one has learned)",
-            reads={"difference": untrained_share(ENCODER, less=DECODER)},
+            "untrained model, closed at test time (as a share of what the trained one has learned)",
+            {"difference": untrained_share(ENCODER, less=DECODER)},
         ),
     ),
     hinders=some_retrained,
