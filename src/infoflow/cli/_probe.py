@@ -291,7 +291,7 @@ def bert_score(
         for one in dict.fromkeys(means["model"]):
             _show(means[means["model"] == one], None if agreement is None else agreement[agreement["model"] == one])
         if agreement is None:
-            cli.show("There are no human scores, so these pairs do not cli.show which layer is best.")
+            cli.show("There are no human scores, so these pairs do not show which layer is best.")
         cli.show_path("Tables", run.path / "tables")
         cli.show_path("Report", run.path / "report.html")
 
