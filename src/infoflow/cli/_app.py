@@ -280,16 +280,13 @@ def _new_value(before: str, argument: str) -> str:
 
 def _where_to_begin() -> str:
     """One screen: the first commands, as examples."""
-    said = {name: " ".join(app[name].help.partition(".")[0].split()) for name in _names_of(BEGIN)}
+    named = [name for name in app if not name.startswith("-") and _GROUPS[BEGIN] in app[name].group]
+    named.sort(key=lambda name: app[name].sort_key)
+    said = {name: " ".join(app[name].help.partition(".")[0].split()) for name in named}
     lines = [f"  {examples(name)[0]}\n    {text}." for name, text in said.items()]
     return "\n".join(
         ["Where to begin:", "", *lines, "", "All commands: infoflow --help. Examples: infoflow COMMAND --help."]
     )
-
-
-def _names_of(group: str) -> list[str]:
-    named = [name for name in app if not name.startswith("-") and _GROUPS[group] in app[name].group]
-    return sorted(named, key=lambda name: app[name].sort_key)
 
 
 _CONSENT = ("--insecure", "--own-code")  # options that reduce safety, so they are never suggested after a typing error

@@ -107,10 +107,6 @@ def _guarded(look: Callable[[], Examined]) -> Examined:
         return Examined("broken", f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def _python() -> Examined:
-    return Examined("ok", f"{sys.version.split()[0]} in {sys.prefix}")
-
-
 def _libraries() -> Examined:
     from infoflow.foundation import install_command, requirements, version
 
@@ -315,7 +311,7 @@ EXTRAS = (
     ),
 )
 _PARTS: dict[str, Callable[[], Examined]] = {
-    "Python": _python,
+    "Python": lambda: Examined("ok", f"{sys.version.split()[0]} in {sys.prefix}"),
     "libraries": _libraries,
     "threads": _threads,
     "BLAS": _blas,

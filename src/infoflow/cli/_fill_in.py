@@ -183,7 +183,9 @@ def _show(frame: "pd.DataFrame", name: str) -> None:
     rows = []
     for way, column in zip(ways, columns, strict=True):
         last = frame[_is(frame, way) & (frame["layer"] == top)]
-        rows += [[column, *_averages(row)] for row in last[last["average"] != "relation"].to_dict("records")]
+        for row in last[last["average"] != "relation"].to_dict("records"):
+            value = cli.estimate(row["value"], row["low"], row["high"])
+            rows.append([column, row["average"], value, *_controls(row)])
     cli.show()
     cli.show_table(["prompts", "average", "P@1", "majority", "no subject", "facts"], rows, "At the top layer")
     cli.show()
@@ -198,10 +200,6 @@ def _is(frame: "pd.DataFrame", way: tuple[str, str, str]) -> "pd.Series":
 def _cell(rows: "pd.DataFrame") -> str:
     row = rows.iloc[0]
     return cli.estimate(row["value"], row["low"], row["high"])
-
-
-def _averages(row: dict) -> list[str]:
-    return [row["average"], cli.estimate(row["value"], row["low"], row["high"]), *_controls(row)]
 
 
 def _controls(row: dict) -> list[str]:

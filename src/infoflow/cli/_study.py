@@ -258,6 +258,7 @@ def train(
         seed: Seed of initialisation, data order and noise.
     """
     with cli.working(session, *([start] if start else [])):
+        from infoflow.foundation import UserError
         from infoflow.studies import StudyPlan, train_model
 
         changes = [f"training.device={device}"] if device else []
@@ -266,12 +267,13 @@ def train(
         given = columns_given | ({"name": corpus} if corpus else {})
         chosen = replace(chosen, corpus=replace(chosen.corpus, **given))
         if checkpoints is not None:
+            if start is not None:
+                raise UserError("--checkpoints only applies to new models, not to --start. Leave it out.")
             chosen = replace(chosen, checkpoints=replace(chosen.checkpoints, schedule=checkpoints))
         if start is None:
             _refuse_alone(extend_vocabulary)
             trained = train_model(objective, chosen, seed, cli.run_folder(out, objective))
         else:
-            _refuse_checkpoints(checkpoints)
             folder = cli.run_folder(out, f"further/{objective}")
             trained = _train_further()(objective, start, chosen, seed, folder, extend_vocabulary)
         rows = [
@@ -300,13 +302,6 @@ def _refuse_alone(extend_vocabulary: int) -> None:
             "--extend-vocabulary adds tokens to an existing model, so it needs --start. A new model has the "
             "plan's corpus.vocabulary tokens: write --set corpus.vocabulary=8000."
         )
-
-
-def _refuse_checkpoints(checkpoints: str | None) -> None:
-    from infoflow.foundation import UserError
-
-    if checkpoints is not None:
-        raise UserError("--checkpoints only applies to new models, not to --start. Leave it out.")
 
 
 def worker(

@@ -66,7 +66,9 @@ def _file_name(key: str) -> str:
 
 
 def run_stage(order: StageMessage, connection: Connection) -> None:
-    _detach()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the study, which sends the request
+    with suppress(OSError, AttributeError):
+        os.setsid()
     mouth = _Mouth(connection)
     try:
         with foundation.sigterm_interrupts():
@@ -77,12 +79,6 @@ def run_stage(order: StageMessage, connection: Connection) -> None:
     with suppress(ValueError, OSError):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(code)
-
-
-def _detach() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the study, which sends the request
-    with suppress(OSError, AttributeError):
-        os.setsid()
 
 
 class _Mouth:
@@ -189,7 +185,10 @@ def _work(order: StageMessage, mouth: _Mouth) -> None:
                 device = os.environ.get("CUDA_VISIBLE_DEVICES", "") if "GPU" in stage.resources else ""
                 usage = asdict(meter.usage(device, order.threads))
                 result = {"event": "done", "facts": facts, "usage": usage}
-                _store_result(order, result)
+                path = _result_path(order)
+                if path.parent.is_dir():  # otherwise the study has ended without this stage
+                    with foundation.atomic_write(path) as temporary:
+                        temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
     mouth.tell(result)
 
 
@@ -205,13 +204,6 @@ def stored_result(order: StageMessage) -> Message | None:
         return None
     whole = isinstance(found.get("facts"), dict) and isinstance(found.get("usage"), dict)
     return found if whole and found.get("event") == "done" else None
-
-
-def _store_result(order: StageMessage, result: Message) -> None:
-    path = _result_path(order)
-    if path.parent.is_dir():  # otherwise the study has ended without this stage
-        with foundation.atomic_write(path) as temporary:
-            temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
 
 
 def _await_folder(order: StageMessage) -> None:

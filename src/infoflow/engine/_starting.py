@@ -278,6 +278,7 @@ class Meter:
         self._start, self._cpu = time.monotonic(), _cpu_seconds()
 
     def usage(self, device: str, threads: int) -> Usage:
+        torch = sys.modules.get("torch")
         return Usage(
             seconds=round(time.monotonic() - self._start, 3),
             cpu_seconds=round(_cpu_seconds() - self._cpu, 3),
@@ -285,7 +286,7 @@ class Meter:
             host=platform.node(),
             processor=processor(),
             device=device or "cpu",
-            threads=_threads_in_use(threads),
+            threads=torch.get_num_threads() if torch else threads,
         )
 
 
@@ -294,11 +295,6 @@ def use_threads(threads: int) -> None:
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if "torch" in sys.modules:
         set_threads(threads)
-
-
-def _threads_in_use(threads: int) -> int:
-    torch = sys.modules.get("torch")
-    return torch.get_num_threads() if torch else threads
 
 
 def _cpu_seconds() -> float:

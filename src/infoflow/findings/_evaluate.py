@@ -234,9 +234,12 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], see
     deciding = outcomes[index]
     controls = [try_control(c, finding, models, set(seeds.used), deciding, index) for c in finding.controls]
     shown = strongest(controls, deciding.condition.side)
-    covers = _covers(deciding, found)
+    sentences = any(one.sampled for one in found.values())
+    covers = " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)  # "" without an interval
     alone = [] if covers or len(seeds.used) > 1 else [_NO_INTERVAL]
-    obstacles = [*seeds.obstacles, *alone, *_hindrance(finding, curves, deciding), *_noise(finding, models, seeds)]
+    estimates = {name: rows[:1] for name, rows in curves.items()}
+    why = finding.hinders(estimates, deciding.verdict) if finding.hinders else None
+    obstacles = [*seeds.obstacles, *alone, *([why] if why else []), *_noise(finding, models, seeds)]
     uncontrolled = finding.uncontrolled if not any(one.decisive for one in controls) else ""
     too_small = [one.missing for one in controls if one.decisive and one.missing.startswith("too few")]
     verdict, reason = _verdict(deciding, shown, obstacles, uncontrolled, too_small)
@@ -286,12 +289,6 @@ def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
     return max((one for one in (needed, counted) if one is not None), default=None)
 
 
-def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcome) -> list[str]:
-    estimates = {name: rows[:1] for name, rows in curves.items()}
-    why = finding.hinders(estimates, deciding.verdict) if finding.hinders else None
-    return [why] if why else []
-
-
 def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
     """Report the readings on which two halves of the sentences do not agree."""
     if (asked := finding.reliable) is None:
@@ -307,12 +304,6 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
         for name, value in halves.items()
         if not value >= asked.least
     ]
-
-
-def _covers(deciding: Outcome, found: dict[str, Samples]) -> str:
-    """The sources of variation that the interval covers; "" without an interval."""
-    sentences = any(one.sampled for one in found.values())
-    return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)
 
 
 def _verdict(

@@ -237,13 +237,10 @@ def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
     prefixes = tuple(f".{name}." for name in held)
     with suppress(OSError):
         for path in folder.glob(".*.partial"):
-            if path.name.startswith(prefixes) or time.time() - _last_touched(path) > PARTIAL_SECONDS:
+            touched = max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
+            if path.name.startswith(prefixes) or time.time() - touched > PARTIAL_SECONDS:
                 with suppress(OSError):
                     remove(path)
-
-
-def _last_touched(path: Path) -> float:
-    return max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
 
 
 def _entries(folder: Path) -> dict[str, tuple[int, str]] | None:

@@ -218,8 +218,9 @@ def load_objectives(path: Path | str) -> dict[str, type[AbstractObjective]]:
     but changes in its imports are not noticed.
     """
     module, file = foundation.own_module(path, "objectives")
-    found = [value for value in vars(module).values() if _is_objective(value) and value.__module__ == module.__name__]
-    found = [one for one in dict.fromkeys(found) if not one.__name__.startswith("Abstract")]
+    classes = dict.fromkeys(value for value in vars(module).values() if isinstance(value, type))
+    found = [one for one in classes if issubclass(one, AbstractObjective) and one.__module__ == module.__name__]
+    found = [one for one in found if not one.__name__.startswith("Abstract")]
     if not found:
         raise foundation.UserError(
             f"{path} holds no objective: no class derived from infoflow.objectives.AbstractObjective. Write one."
@@ -241,10 +242,6 @@ def load_objectives(path: Path | str) -> dict[str, type[AbstractObjective]]:
         OBJECTIVES.update(before)
         raise
     return {one.name: one for one in found}
-
-
-def _is_objective(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, AbstractObjective)
 
 
 def _fault(cls: type[AbstractObjective]) -> str:

@@ -76,12 +76,6 @@ def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary)
     return replaced[firsts | ~mask]
 
 
-def most_runs(longest: int, density: float) -> int:
-    """Number of sentinels that independent noise on `longest` tokens needs in all but one of a million texts."""
-    mean = longest * density * (1 - density) + density
-    return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
-
-
 def _composition(total: int, parts: int, generator: np.random.Generator) -> np.ndarray:
     """`total` as a sum of `parts` positive numbers, uniform over compositions: `parts − 1` cuts among `total − 1`."""
     cuts = np.zeros(total - 1, dtype=np.int64)
@@ -224,7 +218,9 @@ class ReplaceSpans(AbstractTextToText):
         return self.density
 
     def num_sentinels(self, longest: int) -> int:
-        return most_runs(longest, self.density)
+        # as many as independent noise needs in all but one of a million texts
+        mean = longest * self.density * (1 - self.density) + self.density
+        return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
 
     def taken_apart(self, tokens, generator, vocabulary):
         return both_with_sentinels(tokens, iid_mask(len(tokens), self.density, generator), vocabulary)

@@ -177,7 +177,8 @@ def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
 def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
     """Stages that measure, that compare all trained models and all controls, and that write the tables."""
     pairs = [(a, b) for a, b in combinations(measuring, 2) if a.subject.trained == b.subject.trained]
-    parts = [(a, b, _pair_key(a, b)) for a, b in pairs if a.pair_measures]
+    pairs = [(a, b) for a, b in pairs if a.pair_measures]
+    parts = [(a, b, digest([a.samples_key(), b.samples_key(), described(a.pair_measures)])) for a, b in pairs]
     with_parts = {stage: stage.needed_for([part for a, b, part in parts if stage in (a, b)]) for stage in measuring}
     comparing = [
         Compare(first=first, second=second, part=part, needs=(first.key, second.key))
@@ -186,10 +187,6 @@ def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
     stages: list[AbstractStage] = [*with_parts.values(), *comparing]
     check = Check(folder=run, stages=stages, needs=tuple(stage.key for stage in stages), claims=False)
     return Graph(stages=[*stages, check], folder=run)
-
-
-def _pair_key(first: MeasureGiven, second: MeasureGiven) -> str:
-    return digest([first.samples_key(), second.samples_key(), described(first.pair_measures)])
 
 
 def merge(folders: Sequence[Path | str], out: Path | str, measures: Path | str | None = None) -> Run:

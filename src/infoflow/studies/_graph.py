@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -58,7 +58,8 @@ class Graph:
 
         Stages shorter than a twentieth of a second leave no record; those of an earlier infoflow lack `cpu_seconds`.
         """
-        return records_of(self.stages, self.folder)
+        known = records(self.folder)
+        return [known[stage.key] for stage in self.stages if stage.key in known]
 
 
 def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: bool = False) -> Graph:
@@ -127,11 +128,6 @@ def records(folder: RunFolder) -> Mapping[str, dict[str, Any]]:
     return {key: record for key, record in found.items() if record is not None}
 
 
-def records_of(stages: Iterable[AbstractStage], folder: RunFolder) -> list[dict[str, Any]]:
-    known = records(folder)
-    return [known[stage.key] for stage in stages if stage.key in known]
-
-
 def _folder(folder: RunFolder) -> Path:
     return folder.path / "work" / RECORDS
 
@@ -176,16 +172,14 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
     chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
     with current_display().progress(title, len(missing)) as progress, chosen as opened:
         told = _Told(missing, folder, progress)
-        endings = opened.run(_controls_last(missing), told)
+        # controls last, since a report of an unfinished study shows trained models first
+        measures = MeasureModel | ProbeModel
+        last = sorted(missing, key=lambda stage: isinstance(stage, measures) and not stage.subject.trained)
+        endings = opened.run(last, told)
         told.close()
     left = {stage.key for stage in missing if stage.key not in endings or endings[stage.key].state != "done"}
     measured = any(isinstance(stage, MeasureModel) and stage.key not in left for stage in stages)
     check_endings(missing, endings, hint if measured else "")
-
-
-def _controls_last(stages: Iterable[AbstractStage]) -> list[AbstractStage]:
-    """Measure trained models before their controls, since a report of an unfinished study shows them first."""
-    return sorted(stages, key=lambda stage: isinstance(stage, MeasureModel | ProbeModel) and not stage.subject.trained)
 
 
 class _Told:

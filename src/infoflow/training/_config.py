@@ -121,7 +121,9 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     groups: dict[tuple[float, float], list[nn.Parameter]] = {(1.0, config.weight_decay): [], (1.0, 0.0): []}
     for parameter in module.parameters():
         if parameter.requires_grad:
-            key = rate_scale(parameter), _weight_decay(parameter, config)
+            decayed = rate_scale(parameter) == 1.0 or getattr(parameter, "decays_too", False)
+            decayed &= config.decay_norms or parameter.ndim >= 2
+            key = rate_scale(parameter), config.weight_decay if decayed else 0.0
             groups.setdefault(key, []).append(parameter)
     return torch.optim.AdamW(
         [
@@ -142,11 +144,6 @@ def rate_scale(parameter: nn.Parameter) -> float:
     Gates learn faster than weights, and lower layers slower than upper ones.
     """
     return float(getattr(parameter, "rate_scale", 1.0))
-
-
-def _weight_decay(parameter: nn.Parameter, config: TrainConfig) -> float:
-    decayed = rate_scale(parameter) == 1.0 or getattr(parameter, "decays_too", False)
-    return config.weight_decay if decayed and (config.decay_norms or parameter.ndim >= 2) else 0.0
 
 
 def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

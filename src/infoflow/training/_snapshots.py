@@ -239,7 +239,9 @@ class SnapshotWriter:
         files = sorted(folder.glob("*.safetensors"))
         if dtype == "bfloat16":
             for file in files:
-                _round(file)
+                tensors = load_file(file)
+                rounded = {name: t.to(torch.bfloat16) if t.is_floating_point() else t for name, t in tensors.items()}
+                save_file(rounded, file, metadata={"format": "pt"})
         return {file.name: foundation.file_digest(file) for file in files}
 
     def _compare(self, update: int, dtype: Dtype, found: Mapping[str, str]) -> None:
@@ -274,9 +276,3 @@ class SnapshotWriter:
         if first is None:
             return {}
         return {name: (self._kept.path(first.update) / name, value) for name, value in first.files.items()}
-
-
-def _round(file: Path) -> None:
-    tensors = load_file(file)
-    rounded = {name: t.to(torch.bfloat16) if t.is_floating_point() else t for name, t in tensors.items()}
-    save_file(rounded, file, metadata={"format": "pt"})

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,9 @@ class FrozenSlices(TrainingHook):
 
     def on_step_begin(self, step: Step) -> None:
         if not self._handles:  # not earlier: training first moves the module to its device
-            self._handles = [self._parameters[name].register_hook(_zeroed(mask)) for name, mask in self._masks.items()]
+            for name, mask in self._masks.items():
+                hook = partial(lambda mask, gradient: gradient.masked_fill(mask.to(gradient.device), 0.0), mask)
+                self._handles.append(self._parameters[name].register_hook(hook))
 
     def on_step_end(self, step: Step) -> None:
         with torch.no_grad():
@@ -122,13 +125,6 @@ def frozen_slices(module: nn.Module, slices: Iterable[ParameterSlice]) -> Iterat
         yield hook
     finally:
         hook.close()
-
-
-def _zeroed(mask: Tensor):
-    def zero(gradient: Tensor) -> Tensor:
-        return gradient.masked_fill(mask.to(gradient.device), 0.0)
-
-    return zero
 
 
 class TrainingDiverged(UserError):
@@ -217,7 +213,8 @@ class Updater:
         )
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if self._exchanges:  # else the wrapper does so
-            from_first(module.state_dict().values())
+            for tensor in module.state_dict().values():
+                torch.distributed.broadcast(tensor.detach(), src=0)
         self._source_lengths = np.asarray(data.source.lengths)
         uses_target = objective.needs_translation and data.target is not None
         self._target_lengths = np.asarray(data.target.lengths) if uses_target and data.target else None
@@ -324,11 +321,6 @@ def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
     for parameter, gradient, mean in zip(used, own, parts, strict=True):
         gradient.copy_(mean.view_as(gradient))
         parameter.grad = gradient
-
-
-def from_first(tensors: Iterable[Tensor]) -> None:
-    for tensor in tensors:
-        torch.distributed.broadcast(tensor.detach(), src=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

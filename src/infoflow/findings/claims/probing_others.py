@@ -214,11 +214,6 @@ def test(curves: Curves, objectives: tuple[Spec, ...]) -> list[Condition]:
     ]
 
 
-def _bottom(curves: dict) -> dict:
-    """Curves of the embeddings in place of the top, where both models represent the word."""
-    return {name: curve[:, [0]] for name, curve in curves.items()}
-
-
 def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = None) -> Finding:
     reads = _reads_identity(objectives)
     return Finding(
@@ -229,7 +224,8 @@ def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = No
         statistic=f"accuracy of a linear probe for the word at the top layer: untrained above trained, {models}",
         reads=reads,
         test=partial(test, objectives=objectives),
-        controls=(Control("embeddings", reads, transform=_bottom),),
+        # embeddings in place of the top, where both models represent the word
+        controls=(Control("embeddings", reads, lambda curves: {one: curve[:, [0]] for one, curve in curves.items()}),),
         learned=objectives,
         given=given,
         minimum_seeds=1,

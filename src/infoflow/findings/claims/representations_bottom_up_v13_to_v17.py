@@ -198,13 +198,6 @@ def _peak(what: str, curve: np.ndarray, fall: float, published: float) -> Condit
     )
 
 
-def _plateau(curve: np.ndarray) -> np.ndarray:
-    """Positive at layers above the middle that differ from the middle by less than a quarter of the rise up to it."""
-    middle = _curves.middle_layer(curve.shape[1]) - 1
-    rise = curve[:, [middle]] - curve[:, :1]
-    return rise / 4 - np.abs(curve[:, middle + 1 :] - curve[:, [middle]])
-
-
 @claim(
     "representations:V-16",
     "Low layers gather syntax: towards the top, it fades again in a masked LM and in the past-looking part of a "
@@ -238,7 +231,9 @@ def v16(curves: Curves) -> list[Condition]:
     """
     right = curves["causal right"]
     steps = -_curves.falls(right[:, :-1])
-    plateau = _plateau(curves["translation full"])
+    full, middle = curves["translation full"], _curves.middle_layer(curves["translation full"].shape[1]) - 1
+    # positive at layers above the middle that differ from it by less than a quarter of the rise up to it
+    plateau = (full[:, [middle]] - full[:, :1]) / 4 - np.abs(full[:, middle + 1 :] - full[:, [middle]])
     first_late = right.shape[1] - plateau.shape[1] + 1
     return [
         _peak("the masked LM's category", curves["masked full"], 0.005, 0.020),
