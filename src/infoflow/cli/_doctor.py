@@ -88,8 +88,6 @@ def _duration(seconds: float) -> str:
 
 
 class Examined(NamedTuple):
-    """One part of the machine."""
-
     state: Literal["ok", "absent", "broken"]  # absent: infoflow works without it, with fewer features
     found: str
     advice: str = ""

@@ -114,7 +114,6 @@ def _show_lines(columns: _Columns, title: str, key: str = "layer") -> None:
 
 
 def _show_scores(frame: "pd.DataFrame") -> None:
-    """Accuracies of linear and MLP probes on all training data."""
     frame = frame.loc[(frame["share"] == frame["share"].max()) & (frame["words"] == "all")]
     for (task, probe, stack), part in _parts(frame, "task", "probe", "stack"):
         own = _by(part, trained=True, labels="task", metric="accuracy")

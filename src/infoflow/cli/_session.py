@@ -28,7 +28,6 @@ class Incomplete(Exception):
 
 
 def require_all(runs: "Sequence[Run]") -> None:
-    """Report which measures failed, after everything else is shown."""
     lines = [f"{failure.table} of {failure.model}: {failure.reason}" for run in runs for failure in run.failures]
     if lines:
         traced = [str(run.path / "run.json") for run in runs if any(failure.traceback for failure in run.failures)]
@@ -220,7 +219,6 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
-    """Print what a run folder contains now."""
     if shard is not None:
         show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
         return

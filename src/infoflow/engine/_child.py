@@ -33,8 +33,6 @@ _AGAIN = 5.0  # seconds until the request is repeated, since an interrupt inside
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageMessage:
-    """The message that starts the process."""
-
     folder: str
     key: str
     notes: str  # folder below `work/.engine` in which this run of a graph records what is done
@@ -56,7 +54,6 @@ def engine_folder(folder: Path | str) -> Path:
 
 
 def log_path(folder: Path | str, key: str) -> Path:
-    """The file with all output of a stage's processes."""
     return Path(folder) / "work" / "logs" / f"{_file_name(key)}.log"
 
 
@@ -207,7 +204,6 @@ def stored_result(order: StageMessage) -> Message | None:
 
 
 def _await_folder(order: StageMessage) -> None:
-    """Wait until the run folder is visible on this machine."""
     deadline = time.monotonic() + order.patience
     while not (engine_folder(order.folder) / order.notes).is_dir():
         if time.monotonic() > deadline:

@@ -32,8 +32,6 @@ _LATE_BEATS = 5.0  # seconds that heartbeats may be late when the scheduler chec
 
 
 class TaskPlace(ABC):
-    """Where the tasks run."""
-
     @abstractmethod
     def open(self, notes: RunNotes) -> Client: ...
 
@@ -200,8 +198,6 @@ async def close_http(cluster: SpecCluster) -> None:
 
 
 class DaskEngine:
-    """Runs graphs in one place; see `Engine`."""
-
     def __init__(
         self, place: TaskPlace, folder: str, entry: str, preload: Sequence[str], devices: Sequence[str] | None = None
     ) -> None:

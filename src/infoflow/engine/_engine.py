@@ -141,7 +141,6 @@ def _blame(stage: Stage, endings: dict[str, Ending]) -> str:
 
 @contextmanager
 def _threads_kept() -> Iterator[None]:
-    """Restore the caller's number of threads."""
     import sys
 
     before = os.environ.get("OMP_NUM_THREADS")

@@ -174,7 +174,6 @@ class Invitation:
             temporary.replace(path)
 
     def remove(self, folder: Path | str) -> None:
-        """Remove it, unless another study has written its own there."""
         with suppress(OSError, foundation.UserError):
             if read_invitation(folder) == self:
                 (Path(folder) / FILE).unlink()

@@ -19,7 +19,6 @@ _LATE = 60.0  # seconds that a shared file system may take to show a new folder
 
 
 def seconds_of(patience: str) -> float:
-    """Seconds in a duration such as `90s`, `10m` or `2h`."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?", patience.strip())
     if not found:
         raise UserError(f"--patience must be a time such as 90s, 10m or 2h. Got {patience}.")

@@ -62,8 +62,6 @@ class Checked(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Resources that a stage used."""
-
     seconds: float  # wall time of its last process
     cpu_seconds: float  # CPU time of that process and of child processes that it waited for, without earlier attempts
     peak_memory: int  # peak bytes of that process, 0 if the system does not report it
@@ -75,8 +73,6 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """How a stage ended."""
-
     state: EndingState
     facts: Mapping[str, Any] = field(default_factory=dict)  # done: the return value of `run`
     usage: Usage | None = None  # done: resources used
@@ -145,8 +141,6 @@ def fault(error: BaseException) -> str | None:
 
 
 class Tally:
-    """Counts failures by their reason."""
-
     def __init__(self) -> None:
         self._reasons: Counter[str] = Counter()
 

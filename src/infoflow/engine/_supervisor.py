@@ -50,8 +50,6 @@ class _NotStarted(Exception):
 
 
 class _Running:
-    """A process with its pipe."""
-
     def __init__(self, key: str, process: BaseProcess, connection: Connection) -> None:
         self.key, self.process, self.connection = key, process, connection
         self.given_up = False
@@ -147,7 +145,6 @@ class Supervisor:
         self._end(stopping=True)
 
     def leave(self) -> None:
-        """As `stop`, but other workers continue the stages."""
         self._end(stopping=False)
 
     def _end(self, stopping: bool) -> None:

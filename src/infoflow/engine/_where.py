@@ -128,8 +128,6 @@ GONE = "Lost the cluster's scheduler. Finished work is kept; run the same comman
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Following:
-    """The state of one graph while it runs."""
-
     stages: Sequence[Stage]
     futures: Mapping[str, Any]  # Dask's
     on_event: Callable[[Event], None]

@@ -136,8 +136,6 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlOutcome:
-    """Result of a control for the claim's deciding condition."""
-
     name: str
     value: float
     unit: str

@@ -60,7 +60,6 @@ def layer_names(num: int, first: int) -> list[str]:
 
 
 def num_layers(curves: Mapping[str, np.ndarray]) -> int:
-    """The number of layers of the shortest curve."""
     return min(curve.shape[1] for curve in curves.values())
 
 
@@ -99,7 +98,6 @@ def change(objective: Spec) -> Reading:
 
 
 def of_objectives(reading: Callable[[Spec], Reading]) -> dict[str, Reading]:
-    """A reading of each of the three objectives."""
     return {"translation": reading(TRANSLATION), "causal": reading(CAUSAL), "masked": reading(MASKED)}
 
 

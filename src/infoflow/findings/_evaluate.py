@@ -32,8 +32,6 @@ _LOSS = OBJECTIVES["causal-lm"].metrics[0]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenModel:
-    """A model of the table `given_scores`."""
-
     name: str
     task: str  # what its head predicts; "encoder": no head
     architecture: str
@@ -141,7 +139,6 @@ _WhyNot = Callable[[Spec, int], str | None]
 
 
 def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel, Spec], ModelGroup]) -> Judged:
-    """The claim on one pretrained or external model."""
     assert finding.given is not None
     asked = finding.given.finding or finding
     models = group(model, asked.learned[0])
@@ -166,7 +163,6 @@ class _Seeds:
 
 
 def _blank(finding: Finding, models: ModelGroup) -> dict[str, object]:
-    """A row of the table before anything is read."""
     return {
         "id": finding.id,
         "claim": finding.claim,

@@ -88,14 +88,11 @@ def exceeds(
 def stays_below(
     name: str, values: np.ndarray, threshold: float, unit: str, labels: Sequence[str] = ("",), **how: Any
 ) -> Condition:
-    """State that `values` lie below `threshold`."""
     return exceeds(name, values, threshold, unit, labels, side="below", **how)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outcome:
-    """A condition with its interval and verdict."""
-
     condition: Condition
     column: int
     effect: float

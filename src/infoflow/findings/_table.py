@@ -274,7 +274,6 @@ def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | 
 
 
 def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples]:
-    """The units whose seeds are all among `seeds`."""
     chosen = {name: one.only(seeds) for name, one in found.items()}
     if not all(chosen.values()):
         raise Absent("no seed was measured in every table that the claim needs")

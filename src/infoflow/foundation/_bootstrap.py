@@ -82,8 +82,6 @@ NUM_REPLICATES = 200
 
 
 class Interval(NamedTuple):
-    """A 95% interval."""
-
     low: float
     high: float
 

@@ -27,8 +27,6 @@ DisplayKind = Literal["rich", "plain", "json", "silent"]
 
 @runtime_checkable
 class Display(Protocol):
-    """Where notes, warnings and progress go."""
-
     def note(self, text: str) -> None: ...
 
     def warn(self, text: str) -> None: ...
@@ -159,8 +157,6 @@ def _number(value: float) -> str:
 
 
 class JsonDisplay(AbstractDisplay):
-    """One JSON event per line, for programs."""
-
     def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
         super().__init__()
         self._file = file or sys.stderr
@@ -302,7 +298,6 @@ def _library() -> Display:
 
 
 def in_notebook() -> bool:
-    """Whether a notebook kernel runs this code."""
     shell = sys.modules.get("IPython")
     current = shell.get_ipython() if shell else None
     return current is not None and hasattr(current, "kernel")

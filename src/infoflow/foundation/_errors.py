@@ -32,7 +32,6 @@ class UserError(Exception):
 
 
 def missing_extra(feature: str, package: str, extra: str) -> UserError:
-    """The error for an optional dependency that is not installed."""
     return UserError(f"{feature} needs {package}. Install it: {install_command(requirements(extra))}")
 
 

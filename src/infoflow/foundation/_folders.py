@@ -58,7 +58,6 @@ def _hold(file: Path, path: Path) -> tuple[int, bool]:
 
 
 def is_still(file: Path, descriptor: int) -> bool:
-    """Whether the name still refers to the open file."""
     try:
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -199,7 +198,6 @@ def sealed_folder(path: Path) -> Iterator[Path]:
 
 
 def seal(folder: Path) -> None:
-    """Record the size and checksum of every file in `folder`."""
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     entries = {name: [path.stat().st_size, _checksum(path)] for name, path in files.items() if name != SEAL}
     content = {"files": entries, "checksum": _text_checksum(entries)}

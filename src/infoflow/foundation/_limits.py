@@ -109,7 +109,6 @@ def check_settings(settings: Any, section: str = "") -> None:
 
 
 def default_settings(kind: type) -> dict[str, Any]:
-    """The plain defaults of a dataclass's fields."""
     return {one.name: one.default for one in dataclasses.fields(kind) if one.default is not dataclasses.MISSING}
 
 

@@ -14,8 +14,6 @@ _BETWEEN = 1.0  # seconds between two remembered points of the job
 
 @runtime_checkable  # the tests check argument types at run time
 class Progress(Protocol):
-    """A running job."""
-
     def advance(self, amount: float = 1, *, left: float | None = None, **fields: float | str) -> None:
         """Report `amount` more as done, with `fields` (loss, tokens_per_second, ...) for display.
 

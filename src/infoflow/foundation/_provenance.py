@@ -36,7 +36,6 @@ def digest(value: Any) -> str:
 
 
 def file_digest(path: Path | str) -> str:
-    """SHA-256 of a file's bytes, in hex, read in chunks."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -268,7 +268,6 @@ class AbstractPairObjective(AbstractObjective):
 
     @property
     def masked_lm(self) -> MaskedLM:
-        """The objective that masks the tokens."""
         return MaskedLM(selection=self.selection, rate=self.rate)
 
     @property
@@ -312,7 +311,6 @@ class AbstractPairObjective(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of the masked tokens, and of the answer."""
         model: Any = module
         hidden = self._hidden(model, batch)
         total = F.cross_entropy(model.pair_logits(hidden).float(), batch["pair"], reduction="sum")
@@ -322,7 +320,6 @@ class AbstractPairObjective(AbstractObjective):
         }
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """The predictions about the pairs, with the truth."""
         model: Any = module
         logits = model.pair_logits(self._hidden(model, batch)).float()
         scores = (logits[:, 1] - logits[:, 0]).detach().cpu().numpy()

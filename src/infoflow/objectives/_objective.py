@@ -312,7 +312,6 @@ class TokenDropout:
         return _batch.Corrupted(arrays={**own.arrays, **super().reads_instead(inputs)}, selected=own.selected | dropped)  # type: ignore[misc]
 
     def for_evaluation(self) -> AbstractObjective:
-        """The objective without token dropout."""
         cls, options = self.__reduce__()[1]
         return cls(**{name: value for name, value in options.items() if name != OPTION}).for_evaluation()
 

@@ -285,7 +285,6 @@ def both_with_sentinels(
 
 
 def first_sentinel(vocabulary: Vocabulary) -> int:
-    """The id of <extra_id_0>."""
     if not vocabulary.sentinels:
         raise UserError(
             "This objective writes a sentinel token (<extra_id_0>) in place of what it removes. Got a tokenizer "

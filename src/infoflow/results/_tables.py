@@ -59,8 +59,6 @@ _COUNTED = ("layer", "next_layer", "layer_a", "layer_b", "head", "head_a", "head
 
 
 class StoredTable(NamedTuple):
-    """A table in a file: rows, schema and origin."""
-
     frame: pd.DataFrame
     schema: TableSchema
     provenance: dict[str, Any]
@@ -91,8 +89,6 @@ def _checksum(notes: Mapping[bytes, bytes]) -> bytes:
 
 
 class Inside(NamedTuple):
-    """What a file records about itself."""
-
     name: str | None
     """The table's name as infoflow wrote it; "" if infoflow did not write the file, None if it is damaged."""
     run: str = ""  # the identity of the run for which it was written

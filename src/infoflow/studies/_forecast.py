@@ -15,8 +15,6 @@ _OVERDUE = 0.1  # a stage that takes longer than expected still needs this share
 
 @runtime_checkable  # the tests check argument types at run time
 class Planned(Protocol):
-    """The parts of a stage that a forecast needs."""
-
     @property
     def key(self) -> str: ...
     @property
@@ -43,7 +41,6 @@ class Forecast:
         self._count()
 
     def advance(self, key: str, share: float) -> None:
-        """Record the share of its work that a stage reports as done."""
         points = self._running.get(key)
         if points and share > points[-1][1]:
             points.append((self._now(), share))

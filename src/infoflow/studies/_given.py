@@ -99,8 +99,6 @@ def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptio
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenModel:
-    """A model to measure, as it is or with random weights."""
-
     source: str
     name: str
     trained: bool

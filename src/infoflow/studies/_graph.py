@@ -81,8 +81,6 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
 
 
 class Costs:
-    """Seconds of the stages in one run folder."""
-
     def __init__(self, folder: RunFolder, plan: StudyPlan) -> None:
         self._seconds = {key: float(record["seconds"]) for key, record in records(folder).items()}
         self._by_kind: dict[str, list[float]] = {}

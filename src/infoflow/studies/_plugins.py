@@ -68,12 +68,10 @@ def named_plugins(manifest: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def own_measures(plugins: PluginsPlan) -> list[AbstractMeasure]:
-    """The measures of a plan whose plugins are loaded."""
     return list(_LOADED["measures", plugins.measures][1]) if plugins.measures else []
 
 
 def own_claims(plugins: PluginsPlan) -> list[Finding]:
-    """The claims of a plan whose plugins are loaded."""
     return list(_LOADED["claims", plugins.claims][1]) if plugins.claims else []
 
 

@@ -91,7 +91,6 @@ def generate(model: Model, text: str, *, tokens: int | None = None, temperature:
 
 
 def _next_tokens(model: Model, given: list[int], temperature: float, seed: int) -> Iterator[int]:
-    """One token after the other, until the end."""
     ids, rng, end = list(given), stream("generate", seed), end_token(model)
     ends = {end} if isinstance(end, int) else {*(end or ())}
     while True:

@@ -23,8 +23,6 @@ _FAILED = "failed"
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Computed:
-    """Computed tables, and the failures of missing ones."""
-
     tables: Part = field(default_factory=dict)
     failures: Sequence[Failure] = ()
 
@@ -52,7 +50,6 @@ class ResultCache:
         return True
 
     def remove(self, stage: str, key: str) -> None:
-        """Remove a part from the cache."""
         self._whole.discard(self.path(stage, key))
         shutil.rmtree(self.path(stage, key), ignore_errors=True)
 
@@ -105,12 +102,10 @@ class ResultCache:
             temporary.write_text(json.dumps(asdict(failure)), encoding="utf-8")
 
     def failures(self, stage: str, keys: Mapping[str, str]) -> list[Failure]:
-        """Failures of the tables requested from `each_table`."""
         paths = [self.path(_FAILED, f"{stage}-{key}.json") for key in keys.values()]
         return [Failure(**facts) for path in paths if isinstance(facts := _json(path), dict)]
 
     def read_each(self, stage: str, keys: Mapping[str, str]) -> Part:
-        """The tables stored by `each_table`."""
         return {name: frame for key in keys.values() for name, frame in self.read(stage, key).items()}
 
     def read(self, stage: str, key: str) -> Part:

@@ -31,8 +31,6 @@ _EVERY = 10.0  # seconds between two writes, hence the most that a killed call l
 
 
 class WallClock:
-    """Seconds of this call and of all calls."""
-
     def __init__(self, file: Path, before: float) -> None:
         self._file, self._before, self._started = file, before, time.monotonic()
 
@@ -183,7 +181,6 @@ def so_far(run: RunFolder, stages: Graph) -> RunFolder:
 
 
 def _unfinished(works: Sequence[AbstractStage], done: Sequence[AbstractStage]) -> str:
-    """The numbers of missing stages, by kind."""
     missing = Counter(stage.kind for stage in works) - Counter(stage.kind for stage in done)
     kinds = ", ".join(f"{kind} ({number:,})" for kind, number in missing.most_common()) or "only the final steps"
     return f"The study is running or was stopped. Missing: {kinds}. Results may change."

@@ -209,8 +209,6 @@ def _graph(folder: str, changed: int) -> Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedModel:
-    """A trained model and its cost."""
-
     folder: Path  # plain Hugging Face folder
     facts: dict[str, Any]  # updates, tokens, seconds, parameters, validation loss
     checkpoints: Path | None = (

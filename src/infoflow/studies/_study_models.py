@@ -63,7 +63,6 @@ class StudyModels:
 
     @cached_property
     def data(self) -> StudyData:
-        """The sentences, prepared on first use."""
         with use_display(SilentDisplay()) if self.prepared else nullcontext():  # already reported
             return first_then_others(lambda: prepare(self.plan, self.bench.folder))
 
@@ -143,7 +142,6 @@ class StudyModels:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def updates(self, recipe: Recipe) -> int:
-        """The actual number of updates of the training."""
         config = self.plan.training
         if config.max_source_tokens is None:
             return config.updates
@@ -166,7 +164,6 @@ class StudyModels:
         return self._snapshots.setdefault(str(folder), training.Snapshots(folder))
 
     def kept(self, recipe: Recipe) -> list[int]:
-        """Updates whose checkpoint exists undamaged."""
         return self.snapshots(recipe).kept()
 
     def snapshot(self, recipe: Recipe, update: int) -> training.Snapshot:

@@ -138,8 +138,6 @@ CLOCKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clock:
-    """A checkpoint's position in its training."""
-
     update: int
     tokens: float = math.nan  # tokens used in the loss
     progress: float = math.nan

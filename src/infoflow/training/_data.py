@@ -115,15 +115,12 @@ class LengthBucketSampler:
 
     @property
     def num_batches(self) -> int:
-        """Number of batches, and so updates, per epoch."""
         return len(self._cuts) - 1
 
     def epoch(self, update: int) -> int:
-        """The epoch (counted from 0) of `update` (counted from 1)."""
         return (update - 1) // self.num_batches
 
     def rows(self, update: int) -> np.ndarray:
-        """Rows of the corpus for update `update`, from 1."""
         self._open(self.epoch(update))
         batch = self._batches[(update - 1) % self.num_batches]
         return self._order[self._cuts[batch] : self._cuts[batch + 1]]
@@ -227,12 +224,10 @@ class WindowRows:
         self.digest = _digest("windows", budget, begins, ends)
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of a window, specials included."""
         text = self._text.tokens(int(self._begins[index]), int(self._ends[index]))
         return np.concatenate([[self._vocabulary.start], text, [self._vocabulary.end]])
 
     def example(self, index: int) -> Example:
-        """One text, and the starts of its sentences."""
         row = self.row(index)
         first, stop = self.sentences[index].tolist()
         places = self._text.ends[first:stop] - self._begins[index] + 1
@@ -280,7 +275,6 @@ class PairRows:
         return np.concatenate([start, first, end, second, end])
 
     def example(self, index: int) -> Example:
-        """Both segments, and the pair's label."""
         return Example(
             texts=self._segments(index), labels={self._label: np.array(int(self.pairs.negative[index]), dtype=np.int64)}
         )

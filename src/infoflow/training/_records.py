@@ -163,7 +163,6 @@ class LogWindow:
 
     @property
     def finite(self) -> bool:
-        """Whether every loss and gradient since the last line is finite."""
         return math.isfinite(float(self._norms)) and all(math.isfinite(float(loss)) for loss in self._losses.values())
 
     def close(self, weights: Mapping[str, float]) -> dict[str, Any]:

@@ -39,8 +39,6 @@ _WEIGHTS = ".safetensors"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Manifest entry of a snapshot."""
-
     update: int
     tokens: int  # used in the loss so far
     source_tokens: int
@@ -55,8 +53,6 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one training."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._digests: dict[tuple[str, int, int, int], str] = {}  # by the status of a file when it was read
@@ -81,7 +77,6 @@ class Snapshots:
         self._write(schedule, {**entries, entry.update: entry})
 
     def expect(self, schedule: Iterable[int]) -> None:
-        """Record the scheduled updates."""
         before, entries = self._read()
         if before != sorted(schedule):
             self._write(sorted(schedule), entries)

@@ -71,8 +71,6 @@ def train(
 
 
 class _Run:
-    """One run: manages the folder and the model."""
-
     def __init__(
         self,
         objective: AbstractObjective,
@@ -167,7 +165,6 @@ class _Run:
 
     @property
     def _ended(self) -> bool:
-        """Whether this was the last update, by the settings or a hook."""
         return self.state.update >= self.config.updates or any(hook.ended for hook in self.hooks)
 
     def _step(self, stop: bool) -> _update.UpdateResult:

@@ -166,8 +166,6 @@ def usable_device(device: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class UpdateResult:
-    """What one update computed, over all processes."""
-
     losses: dict[str, Tensor]  # sum of each term in nats
     counts: dict[str, int]  # items of each term
     source_tokens: int
@@ -325,8 +323,6 @@ def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """Mean loss of each term on held-out sentences."""
-
     losses: dict[str, float]  # nats per supervised item
     counts: dict[str, int]
     loss: float  # weighted sum of the terms: what training minimises, without label smoothing

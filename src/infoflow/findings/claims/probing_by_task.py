@@ -183,7 +183,6 @@ _T1_READS: dict[str, Reading] = {"layers": depths(MASKED, TASKS, "expected_layer
 
 
 def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The tasks in every possible order."""
     orders = np.array(list(permutations(range(len(TASKS)))))
     return {"layers": curves["layers"][0][orders]}
 

@@ -79,7 +79,6 @@ class AbstractMeasureStage(AbstractMeasuring):
         return self.cache.path(_SAMPLES, self.samples_key())
 
     def has_sample(self) -> bool:
-        """Whether the sample exists or no remaining comparison needs it."""
         if not self.pair_measures or (self.samples_folder / _COMPLETE).exists():
             return True
         return all(self.cache.done("compared", key) for key in self.compared_in)
@@ -103,8 +102,6 @@ class AbstractMeasureStage(AbstractMeasuring):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
-    """Measures a model of a study on held-out sentences."""
-
     @cached_property
     @abstractmethod
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
@@ -152,8 +149,6 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractScoredMeasure(AbstractStudyMeasure):
-    """A model of a study that is also scored."""
-
     @abstractmethod
     def scores(self, model: Model) -> pd.DataFrame:
         """How well the model performs its training task."""

@@ -134,8 +134,6 @@ class AbstractKept(AbstractStage):
 
 
 class AbstractTableStage(AbstractKept):
-    """A stage that computes and stores all of its tables at once."""
-
     @abstractmethod
     def make(self) -> pd.DataFrame | Part:
         """The tables of `makes`, or only the rows if it makes a single table."""
@@ -182,8 +180,6 @@ class AbstractMeasuring(AbstractKept):
 
 
 class AbstractFactStage(AbstractKept):
-    """A stage that stores plain values, once."""
-
     @abstractmethod
     def make(self) -> dict[str, Any]:
         """The values."""
@@ -192,14 +188,11 @@ class AbstractFactStage(AbstractKept):
         return self.cache.facts(self.stored, self.content, self.make)
 
     def facts(self) -> dict[str, Any]:
-        """The values of a finished stage."""
         return self.cache.read_facts(self.stored, self.content)
 
 
 @runtime_checkable
 class TrainedInFolder(Protocol):
-    """A model that a stage trains in its own folder."""
-
     @property
     def models(self) -> StudyModels: ...
     @property
@@ -234,8 +227,6 @@ class AbstractModelStage(AbstractFactStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OfModels(AbstractStage):
-    """A stage of the models of a study."""
-
     models: StudyModels
 
     @property
