@@ -51,15 +51,12 @@ class Forecast:
         points = self._running.pop(key, None)
         self._ended.add(key)
         self._count()
-        if done and points:
-            self._observe(self._stages[key], self._now() - points[0][0])
+        if done and points and (stage := self._stages[key]).cost > 0:
+            seconds = self._now() - points[0][0]
+            self._paces.setdefault(stage.kind, deque(maxlen=_LAST)).append(seconds / stage.cost)
 
     def has_seen(self, kind: str) -> bool:
         return kind in self._paces
-
-    def _observe(self, stage: Planned, seconds: float) -> None:
-        if stage.cost > 0:
-            self._paces.setdefault(stage.kind, deque(maxlen=_LAST)).append(seconds / stage.cost)
 
     def _count(self) -> None:
         self._at_a_time.append((self._now(), len(self._running)))

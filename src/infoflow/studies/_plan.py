@@ -213,13 +213,9 @@ class CorePlan:
     def from_json(cls, values: dict[str, Any], run_code: bool = False) -> "StudyPlan":
         """The plan from plain values: the output of `to_json`, or a parsed TOML file."""
         with code_may_run(run_code):
-            return cls._from_json(values)
-
-    @classmethod
-    def _from_json(cls, values: dict[str, Any]) -> "StudyPlan":
-        if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
-            values = {**values, "pairs": [pairs]}  # a single word becomes a list
-        return build_settings(cls, _without_retired(values))
+            if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
+                values = {**values, "pairs": [pairs]}  # a single word becomes a list
+            return build_settings(cls, _without_retired(values))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

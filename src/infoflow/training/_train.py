@@ -291,7 +291,7 @@ class _Run:
             prefix = f"{hook.name}:"
             hook.load_state_dict({name.removeprefix(prefix): t for name, t in hooks.items() if name.startswith(prefix)})
         self.state = dataclasses.replace(state, conditions=self.state.conditions)
-        self.window = LogWindow.restore(state.window)
+        self.window = LogWindow(**state.window)
         if self.accelerator.is_main_process:
             self.checkpoints.drop_after(state.update)
         foundation.current_display().note(f"{self.objective.name}: continuing after update {state.update} from {path}")
