@@ -292,7 +292,7 @@ def test_each_reference_is_loaded_once_for_a_checkpoint(folder: Path, tmp_path, 
         loaded[int(Path(source).name.removeprefix("checkpoint-"))] += 1
         return load_model(source, **options)
 
-    monkeypatch.setattr("infoflow.studies._given.load_model", load)
+    monkeypatch.setattr("infoflow.models.load_model", load)
     over_training(f"{folder}@2..6", ONE, tmp_path / "out", references=["final", "previous"])
     updates = sorted(update for update in STEPS if 2 <= update <= 6)
     previous = [*zip(updates, [None, *updates[:-1]], strict=True)]

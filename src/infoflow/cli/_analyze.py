@@ -7,32 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from . import _session as cli
 from ._options import Reading, limited, measuring_settings, names_in
-from ._session import (
-    COMMON,
-    Anonymous,
-    Device,
-    Lines,
-    Names,
-    Out,
-    OwnMeasures,
-    Seed,
-    Session,
-    Settings,
-    TextColumn,
-    TranslationColumn,
-    estimate,
-    names_of,
-    parse_shard,
-    require_all,
-    run_folder,
-    run_name,
-    show,
-    show_path,
-    show_run,
-    show_table,
-    working,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,9 +40,9 @@ class Measuring:
     """Which sentences a model is measured on, and how."""
 
     corpus: CorpusName = "tatoeba-en-fr"
-    text_column: TextColumn = None
-    translation_column: TranslationColumn = None
-    lines: Lines = "sentences"
+    text_column: cli.TextColumn = None
+    translation_column: cli.TranslationColumn = None
+    lines: cli.Lines = "sentences"
     chat: Annotated[
         bool,
         Parameter(
@@ -80,7 +56,7 @@ class Measuring:
     sentences: Sentences = 5000
     control: Annotated[bool, Parameter(help="Also measure the same architecture with random weights.")] = True
     reading: Reading = Reading()  # noqa: RUF009 (frozen)
-    name: Names = ()
+    name: cli.Names = ()
     max_length: MaxLength = 512
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16"],
@@ -90,39 +66,29 @@ class Measuring:
         Literal["int8"] | None,
         Parameter(help="Quantise the weights of linear layers while loading: int8, 8 bits (extra torchao)."),
     ] = None
-    settings: Settings = ()
-    measures: OwnMeasures = None
-    seed: Annotated[Seed, Parameter(help="Seed of the token sample, the clusterings and the control.")] = 0
-    device: Device = None
-    anonymous: Anonymous = False
+    settings: cli.Settings = ()
+    measures: cli.OwnMeasures = None
+    seed: Annotated[cli.Seed, Parameter(help="Seed of the token sample, the clusterings and the control.")] = 0
+    device: cli.Device = None
+    anonymous: cli.Anonymous = False
 
     def options(self, only: Sequence[str] = ()) -> "AnalyzeOptions":
-        """The options of the public function."""
         from infoflow.studies import AnalyzeOptions
 
         plan = measuring_settings(self.settings, ("analysis", "probing"))
+        names = (
+            *("corpus", "text_column", "translation_column", "lines", "chat", "where", "sentences", "control"),
+            *("seed", "device", "max_length", "dtype", "quantize", "anonymous"),
+        )
         return AnalyzeOptions(
-            corpus=self.corpus,
-            text_column=self.text_column or "",
-            translation_column=self.translation_column or "",
-            lines=self.lines,
-            chat=self.chat,
-            where=self.where or "",
+            **{name: value for name in names if (value := getattr(self, name)) is not None},
             only=names_in("--only", only),
             own=str(self.measures or ""),
-            sentences=self.sentences,
-            control=self.control,
-            seed=self.seed,
-            device=self.device or "auto",
+            names=self.name,
             tokenizer=self.reading.tokenizer,
             **self.reading.marks,
-            max_length=self.max_length,
-            dtype=self.dtype,
-            quantize=self.quantize or "",
             measures=plan.analysis,
             probing=plan.probing,
-            anonymous=self.anonymous,
-            names=self.name,
         )
 
 
@@ -134,8 +100,8 @@ def analyze(
     label_column: str | None = None,
     shard: str | None = None,
     measuring: Measuring = Measuring(),
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Measure how information flows through any Hugging Face model; tables and a report.
 
@@ -145,27 +111,27 @@ def analyze(
         label_column: Column of sentence labels in a table, such as domains that route_importance compares.
         shard: i/n: read only part i (0 to n-1) of the corpus and save its sums for `infoflow merge`.
     """
-    with working(session, model):
+    with cli.working(session, model):
         from infoflow.studies import analyze as run_analysis
 
-        part = parse_shard(shard) if shard else None
-        folder = run_folder(out, run_name("analyze", *measuring.name or [model], shard=part))
+        part = cli.parse_shard(shard) if shard else None
+        folder = cli.run_folder(out, cli.run_name("analyze", *measuring.name or [model], shard=part))
         options = replace(measuring.options(only), label_column=label_column or "")
-        show_run(run_analysis([model], options, folder, part), part)
+        cli.show_run(run_analysis([model], options, folder, part), part)
 
 
 def compare(
     *models: str,
     measuring: Measuring = Measuring(),
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Measure several models on the same words, and the distances between their representations.
 
     Args:
         models: Two models or more: folders, .gguf files, or names on the model hub.
     """
-    with working(session, *models):
+    with cli.working(session, *models):
         from infoflow.foundation import UserError
 
         if len(models) < 2:
@@ -173,22 +139,22 @@ def compare(
 
         from infoflow.studies import analyze
 
-        folder = run_folder(out, run_name("compare", *measuring.name or models))
-        show_run(analyze(models, measuring.options(), folder))
+        folder = cli.run_folder(out, cli.run_name("compare", *measuring.name or models))
+        cli.show_run(analyze(models, measuring.options(), folder))
 
 
 def merge(
     *runs: Path,
-    measures: OwnMeasures = None,
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    measures: cli.OwnMeasures = None,
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Merge the shards of an analysis or of an over-training run: the result equals that of a single process.
 
     Args:
         runs: All n folders that `infoflow analyze --shard i/n` or `infoflow over-training --shard i/n` wrote.
     """
-    with working(session):
+    with cli.working(session):
         from infoflow.foundation import UserError
 
         if not runs:
@@ -198,24 +164,14 @@ def merge(
         from infoflow.studies import merge as merge_shards
 
         joined = next((merge for fits, merge in provided("stages", "MERGING") if fits(runs[0])), None)
-        folder = run_folder(out, "merged")
-        show_run(joined(runs, folder) if joined else merge_shards(runs, folder, measures))
-
-
-# `infoflow heads`.
+        folder = cli.run_folder(out, "merged")
+        cli.show_run(joined(runs, folder) if joined else merge_shards(runs, folder, measures))
 
 
 _KEYS = ["stack", "kind", "layer", "head"]
 _TABLES = (
-    "head_confidence",
-    "head_entropy",
-    "head_positional",
-    "head_surface",
-    "head_relations",
-    "head_rare_token",
-    "head_patterns",
-    "head_by_distance",
-    "head_retrieval",
+    *("head_confidence", "head_entropy", "head_positional", "head_surface", "head_relations", "head_rare_token"),
+    *("head_patterns", "head_by_distance", "head_retrieval"),
 )
 
 
@@ -227,8 +183,8 @@ def heads(
     parse: Annotated[bool, Parameter(negative=(), help="Parse a corpus without trees with spaCy (--parser).")] = False,
     parser: Annotated[str, Parameter(help="Name or folder of a spaCy pipeline.")] = "en_core_web_sm",
     measuring: Measuring = Measuring(),
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Show the roles of each attention head: positional, syntactic, rare tokens, induction, copying...
 
@@ -238,12 +194,12 @@ def heads(
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         top: Heads to list for each role and statistic; the tables hold all of them.
     """
-    with working(session, model):
+    with cli.working(session, model):
         from infoflow.heads import HEAD_ROLES, head_roles
         from infoflow.studies import analyze
 
         options = replace(measuring.options(_TABLES), parser=parser if parse else "")
-        run = analyze([model], options, run_folder(out, run_name("heads", *measuring.name or [model])))
+        run = analyze([model], options, cli.run_folder(out, cli.run_name("heads", *measuring.name or [model])))
         frames = {name: run.tables[name] for name in _TABLES if name in run.tables}
         roles = head_roles({name: frame[frame["trained"]] for name, frame in frames.items()})
         untrained = head_roles({name: frame[~frame["trained"]] for name, frame in frames.items()})
@@ -257,10 +213,12 @@ def heads(
             if (frame := frames.get(table)) is not None:
                 _show_top(f"{title} ({unit})", frame if offset is None else frame[frame["offset"] == offset], top)
         if "head_relations" in frames and frames["head_relations"].empty:
-            show("No relation has enough edges (or the corpus has no trees): use a .conllu file, grammar, or --parse.")
-        show_path("All heads", run.path / "tables")
-        show_path("Report", run.path / "report.html")
-        require_all([run])
+            cli.show(
+                "No relation has enough edges (or the corpus has no trees): use a .conllu file, grammar, or --parse."
+            )
+        cli.show_path("All heads", run.path / "tables")
+        cli.show_path("Report", run.path / "report.html")
+        cli.require_all([run])
 
 
 def _held_title(roles: "pd.DataFrame", held: "pd.DataFrame") -> str:
@@ -276,14 +234,13 @@ def _held_title(roles: "pd.DataFrame", held: "pd.DataFrame") -> str:
 
 
 def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> None:
-    """Print what each head does, then the best heads of each role."""
     control = untrained.set_index([*_KEYS, "role"])["value"]
     held = roles[roles["holds"]].sort_values([*_KEYS[:2], "layer", "head"], kind="stable")
     columns = [*_KEYS, "role", "other half [95%]", "baseline", "needed", "untrained"]
-    show_table(columns, _role_rows(held, control), _held_title(roles, held))
-    show()
+    cli.show_table(columns, _role_rows(held, control), _held_title(roles, held))
+    cli.show()
     best = roles.groupby("role", sort=False).head(min(top, 3))
-    show_table(
+    cli.show_table(
         ["role", "held by", *_KEYS, "other half [95%]", "baseline", "needed", "untrained"],
         [
             [row[4], str(int(roles.loc[roles["role"] == row[4], "holds"].sum())), *row[:4], *row[5:]]
@@ -291,7 +248,7 @@ def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> N
         ],
         "Best heads of each role",
     )
-    show()
+    cli.show()
 
 
 def _role_rows(roles: "pd.DataFrame", control: "pd.Series") -> list[list[str]]:
@@ -302,7 +259,7 @@ def _role_rows(roles: "pd.DataFrame", control: "pd.Series") -> list[list[str]]:
             [
                 *(str(row[name]) for name in _KEYS),
                 row["role"],
-                estimate(row["held_out"], row["held_out_low"], row["held_out_high"]),
+                cli.estimate(row["held_out"], row["held_out_low"], row["held_out_high"]),
                 f"{row['baseline']:.3f}",
                 f"{row['limit']:.3f}",
                 f"{control[key]:.3f}" if key in control.index else "–",
@@ -320,13 +277,10 @@ def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:
         key = tuple(row[name] for name in _KEYS)
         control = f"{untrained[key]:.3f}" if key in untrained.index else "–"
         rows.append(
-            [*map(str, key), estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}", control]
+            [*map(str, key), cli.estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}", control]
         )
-    show_table([*_KEYS, "value [95%]", "chance", "untrained"], rows, title)
-    show()
-
-
-# `infoflow view`.
+    cli.show_table([*_KEYS, "value [95%]", "chance", "untrained"], rows, title)
+    cli.show()
 
 
 _OCCURRENCES = 12  # of each word
@@ -351,15 +305,15 @@ def view(
         ),
     ] = False,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
-    name: Names = (),
+    name: cli.Names = (),
     words: Annotated[
         str | None,
         Parameter(help="Corpus in which to draw the neighbours of the words in SENTENCE, instead of attention."),
     ] = None,
-    text_column: TextColumn = None,
-    device: Device = None,
-    out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    text_column: cli.TextColumn = None,
+    device: cli.Device = None,
+    out: Annotated[Path | None, Parameter(group=cli.COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Draw how a model attends to one sentence, or with --words the neighbours of words: one HTML file that opens
     offline.
@@ -369,7 +323,7 @@ def view(
         sentence: Text between quotes; for a model without tokenizer, token ids such as "5 6 7".
         translation: Input for the decoder of an encoder–decoder model. Default: the model's own translation.
     """
-    with working(session, model):
+    with cli.working(session, model):
         from infoflow.foundation import UserError
         from infoflow.heads import sentence_attention
         from infoflow.report import check_view_path, further_answers, write_view
@@ -382,17 +336,17 @@ def view(
             )
         if chat and (pair is not None or words is not None or translation is not None):
             raise UserError("--chat draws one conversation. Leave out the translation, --pair and --words.")
-        path = check_view_path(out or Path(f"{run_name('view', *name or [model])}.html"))
-        loaded = reading.load(model, device, *names_of([model], name))
+        path = check_view_path(out or Path(f"{cli.run_name('view', *name or [model])}.html"))
+        loaded = reading.load(model, device, *cli.names_of([model], name))
         if words is not None:
-            show_path("View", _draw_words(loaded, sentence, words, text_column, path))
+            cli.show_path("View", _draw_words(loaded, sentence, words, text_column, path))
             return
         if lacking := loaded.anatomy.lacks():
             raise UserError(
                 f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
         seen = sentence_attention(loaded, sentence, translation, pair=pair, chat=chat)
-        show_path("View", write_view(seen, path, further_answers(loaded, seen.sentence)))
+        cli.show_path("View", write_view(seen, path, further_answers(loaded, seen.sentence)))
 
 
 def _draw_words(model: "Model", named: str, name: str, text_column: str | None, path: Path) -> Path:

@@ -20,13 +20,11 @@ from infoflow._process import keep_freed_memory, sigterm_interrupts
 from infoflow._subjects import parts
 
 from ._analyze import analyze, compare, heads, merge, view
-from ._data import describe, get, show_example
+from ._data import describe, get, list_names, show_example
 from ._doctor import doctor
 from ._examples import epilogue, examples
-from ._fill_in import fill_in
-from ._list import list_names
+from ._fill_in import fill_in, predict
 from ._options import check_arguments, check_extras
-from ._predict import predict
 from ._probe import bert_score, probe
 from ._session import Incomplete, explain
 from ._study import findings, report, stage, stages, study, train, worker
@@ -93,8 +91,6 @@ for _subject in parts(""):
 
 
 # Standard output and error of the program: text that cannot be written is dropped, and the work goes on.
-
-
 _PLAIN = str.maketrans(
     {"–": "-", "−": "-", "—": "-", "×": "x", "±": "+/-", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"}
 )
@@ -180,7 +176,6 @@ def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
 # 0: done; 1: `doctor` found something broken; 2: a mistake of the user; 3: a measure failed and others did not; 130:
 # interrupted.
 
-
 USER_ERROR, INCOMPLETE, INTERRUPTED = 2, 3, 130
 
 _QUIET = {
@@ -196,7 +191,6 @@ _QUIET = {
 
 
 def main() -> None:
-    """The console script `infoflow`."""
     output = use_patient_streams()
     _silence_libraries()
     keep_freed_memory()
@@ -208,7 +202,6 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code."""
     arguments = _with_new_names(arguments)
     if not arguments:
         print(_where_to_begin())
@@ -281,33 +274,22 @@ def _with_new_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _new_value(before: str, argument: str) -> str:
-    """The argument, or the current name of the precision that it names."""
     option, equals, value = argument.rpartition("=")
     return option + equals + _NEW_DTYPES.get(value, value) if "--dtype" in (before, option) else argument
 
 
 def _where_to_begin() -> str:
     """One screen: the first commands, as examples."""
-    said = {name: " ".join(app[name].help.partition(".")[0].split()) for name in _names_of(BEGIN)}
+    named = [name for name in app if not name.startswith("-") and _GROUPS[BEGIN] in app[name].group]
+    named.sort(key=lambda name: app[name].sort_key)
+    said = {name: " ".join(app[name].help.partition(".")[0].split()) for name in named}
     lines = [f"  {examples(name)[0]}\n    {text}." for name, text in said.items()]
     return "\n".join(
-        [
-            "Where to begin:",
-            "",
-            *lines,
-            "",
-            "All commands: infoflow --help. Examples: infoflow COMMAND --help.",
-        ]
+        ["Where to begin:", "", *lines, "", "All commands: infoflow --help. Examples: infoflow COMMAND --help."]
     )
 
 
-def _names_of(group: str) -> list[str]:
-    named = [name for name in app if not name.startswith("-") and _GROUPS[group] in app[name].group]
-    return sorted(named, key=lambda name: app[name].sort_key)
-
-
-_CONSENT = ("--insecure", "--own-code")
-"""Options that reduce safety, so they are never suggested after a typing error."""
+_CONSENT = ("--insecure", "--own-code")  # options that reduce safety, so they are never suggested after a typing error
 
 
 def _message(error: CycloptsError) -> str:

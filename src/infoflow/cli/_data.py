@@ -1,26 +1,16 @@
-"""`infoflow data get | describe | show`."""
+"""`infoflow data get | describe | show`, and `infoflow list`."""
 
-from collections.abc import Mapping, Sequence
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Parameter
 
+from . import _session as cli
 from ._options import names_in
-from ._session import (
-    DocumentColumn,
-    Documents,
-    Lines,
-    Log,
-    OwnObjectives,
-    Seed,
-    TextColumn,
-    TranslationColumn,
-    reporting,
-    show,
-    show_table,
-    show_text,
-)
 
 if TYPE_CHECKING:
     from infoflow.corpus import CorpusDescription, SplitDescription
@@ -32,60 +22,38 @@ def get(
     name: str,
     /,
     *,
-    text_column: TextColumn = None,
-    translation_column: TranslationColumn = None,
-    document_column: DocumentColumn = None,
-    documents: Documents = False,
-    lines: Lines = "sentences",
-    log: Log = None,
+    columns: cli.Columns = cli.Columns(),  # noqa: B008 (frozen)
+    log: cli.Log = None,
 ) -> None:
     """Fetch a corpus now, so that later commands need no network.
 
     Args:
         name: hf:NAME, or a built-in corpus.
     """
-    with reporting(log):
+    with cli.reporting(log):
         from infoflow.corpus import list_corpora, load_corpus
 
-        corpus = load_corpus(
-            name,
-            text_column=text_column,
-            translation_column=translation_column,
-            document_column=document_column,
-            documents=documents,
-            lines=lines,
-        )
+        corpus = load_corpus(name, **asdict(columns))
         location = next((entry.location for entry in list_corpora() if entry.name == name), "")
-        show(f"{corpus.name}: {len(corpus):,} sentences{f' in {location}' if location else ''}")
+        cli.show(f"{corpus.name}: {len(corpus):,} sentences{f' in {location}' if location else ''}")
 
 
 def describe(
     name: str,
     /,
     *,
-    text_column: TextColumn = None,
-    translation_column: TranslationColumn = None,
-    document_column: DocumentColumn = None,
-    documents: Documents = False,
-    lines: Lines = "sentences",
-    log: Log = None,
+    columns: cli.Columns = cli.Columns(),  # noqa: B008 (frozen)
+    log: cli.Log = None,
 ) -> None:
     """Show what a corpus holds: sizes, columns, tags, first sentences.
 
     Args:
         name: A built-in corpus, a file, or hf:NAME.
     """
-    with reporting(log):
+    with cli.reporting(log):
         from infoflow.corpus import describe_corpus, load_corpus
 
-        corpus = load_corpus(
-            name,
-            text_column=text_column,
-            translation_column=translation_column,
-            document_column=document_column,
-            documents=documents,
-            lines=lines,
-        )
+        corpus = load_corpus(name, **asdict(columns))
         facts = describe_corpus(corpus)
         lengths = ", ".join(f"{share} {value:g}" for share, value in facts.words_per_sentence.items())
         rows = [
@@ -95,15 +63,18 @@ def describe(
             ["words", f"{facts.words:,} ({facts.distinct_words:,} distinct)"],
             ["words per sentence", lengths],
             ["columns", ", ".join(facts.columns)],
-            *([tag, _counts(counts)] for tag, counts in facts.tag_counts.items()),
+            *(
+                [tag, ", ".join(f"{one or '(none)'} {count:,}" for one, count in counts.items())]
+                for tag, counts in facts.tag_counts.items()
+            ),
             *([f"split by {split.rule}", _split(split)] for split in facts.splits),
             ["digest", facts.digest],
         ]
-        show_table(["fact", "value"], rows)
-        if lines == "sentences" and tuple(facts.columns) == ("text",) and facts.words > _LONG * facts.sentences:
-            show_text("If these lines are paragraphs, --lines paragraphs splits them into sentences.")
-        show()
-        show_table(["column", "example"], [list(pair) for example in facts.examples for pair in example.items()])
+        cli.show_table(["fact", "value"], rows)
+        if columns.lines == "sentences" and tuple(facts.columns) == ("text",) and facts.words > _LONG * facts.sentences:
+            cli.show_text("If these lines are paragraphs, --lines paragraphs splits them into sentences.")
+        cli.show()
+        cli.show_table(["column", "example"], [list(pair) for example in facts.examples for pair in example.items()])
 
 
 def show_example(
@@ -112,8 +83,8 @@ def show_example(
     *,
     objective: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     translation: str | None = None,
-    objectives: OwnObjectives = None,
-    seed: Seed = 0,
+    objectives: cli.OwnObjectives = None,
+    seed: cli.Seed = 0,
 ) -> None:
     """Show what each objective makes of a text: the inputs of its model and the targets of its loss.
 
@@ -133,7 +104,7 @@ def show_example(
         for name, made in shown.items()
         for place, line in enumerate(zip_longest(_lines(made.inputs), _lines(made.targets), fillvalue=""))
     ]
-    show_table(["objective", "inputs", "targets"], rows)
+    cli.show_table(["objective", "inputs", "targets"], rows)
 
 
 def _lines(part: Mapping[str, Sequence[str]]) -> list[str]:
@@ -170,5 +141,93 @@ def _split(split: "SplitDescription") -> str:
     return "; ".join([f"{sizes}{used}", *repeated])
 
 
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{tag or '(none)'} {count:,}" for tag, count in counts.items())
+# `infoflow list`: the names that commands and plans accept, from the registries.
+Kind = Literal["tables", "tasks", "objectives", "presets", "claims", "settings", "corpora"]
+_DEFAULT = 24
+
+
+def list_names(what: Kind, /) -> None:
+    """List the names of tables, probing tasks, objectives, presets, claims, settings of a plan, or corpora.
+
+    Args:
+        what: tables (for --only), tasks (for --task), objectives, presets, claims, settings (for --set) or corpora.
+    """
+    cli.show_table(*_LISTS[what]())
+
+
+Listed = tuple[list[str], list[list[str]]]
+
+
+def _tables() -> Listed:
+    import infoflow.studies  # noqa: F401 (declares them)
+    from infoflow.results import TABLES
+
+    found = sorted(TABLES.values(), key=lambda table: table.name)
+    return ["table", "holds"], [[table.name, table.description.partition(". ")[0].rstrip(".")] for table in found]
+
+
+def _tasks() -> Listed:
+    from infoflow.probing import tasks
+
+    return ["task", "of", "asks"], [[task.name, task.unit, task.about] for task in tasks()]
+
+
+def _objectives() -> Listed:
+    from infoflow.objectives import OBJECTIVES
+
+    said = {name: (one.__doc__ or "").partition("\n")[0] for name, one in OBJECTIVES.items()}
+    rows = [[name, OBJECTIVES[name].layout, re.sub(r" \(\[@.*?\]\)", "", text)] for name, text in said.items()]
+    return ["objective", "model", "what it does"], rows
+
+
+def _presets() -> Listed:
+    from infoflow.studies import PRESETS, StudyPlan
+
+    plans = {name: StudyPlan.load(name) for name in PRESETS}
+    return ["preset", "seeds", "asks"], [[name, str(len(plan.seeds)), plan.title] for name, plan in plans.items()]
+
+
+def _claims() -> Listed:
+    from infoflow.findings import FINDINGS
+
+    return ["claim", "says"], [[id, one.claim] for id, one in FINDINGS.items()]
+
+
+def _settings() -> Listed:
+    from infoflow.studies import StudyPlan
+
+    return ["setting", "default", "takes"], [list(row) for row in _of_section(StudyPlan, "")]
+
+
+def _of_section(section: type, path: str) -> Iterator[tuple[str, str, str]]:
+    """Settings with their defaults and allowed values, those of sections below."""
+    from infoflow.foundation import as_written, default_settings, describe_setting
+
+    defaults, hints = default_settings(section), get_type_hints(section, include_extras=True)
+    for name in (field.name for field in fields(section)):
+        hint: Any = hints[name]
+        items = get_args(hint) if get_origin(hint) is tuple else ()
+        inner, mark = (items[0], "[]") if items and is_dataclass(items[0]) else (hint, "")
+        if is_dataclass(inner):
+            yield from _of_section(inner, f"{path}{name}{mark}.")  # type: ignore[arg-type]
+            continue
+        default = as_written(defaults[name]) if name in defaults else "–"
+        yield path + name, textwrap.shorten(default, _DEFAULT, placeholder="…"), describe_setting(hint)
+
+
+def _corpora() -> Listed:
+    from infoflow.corpus import list_corpora
+
+    rows = [[entry.name, f"{entry.sentences:,}", entry.description] for entry in list_corpora()]
+    return ["corpus", "sentences", "holds"], rows
+
+
+_LISTS: dict[str, Callable[[], Listed]] = {
+    "tables": _tables,
+    "tasks": _tasks,
+    "objectives": _objectives,
+    "presets": _presets,
+    "claims": _claims,
+    "settings": _settings,
+    "corpora": _corpora,
+}

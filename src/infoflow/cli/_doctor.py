@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -51,17 +51,15 @@ def doctor(
 
         raise UserError("These options need a model to estimate: infoflow doctor MODEL --corpus CORPUS.")
     checks = examine()
-    show_table(["state", "part", "found"], [[check.state, check.part, check.found] for check in checks])
-    for check in checks:
+    show_table(["state", "part", "found"], [[check.state, part, check.found] for part, check in checks.items()])
+    for part, check in checks.items():
         if check.advice:
             advice, *command = check.advice.split("\n")
             show()
-            show_text(f"{check.part}: {advice}")
+            show_text(f"{part}: {advice}")
             for line in command:
                 show(line)
-    if any(check.state == "broken" for check in checks):
-        return 1
-    return 0
+    return int(any(check.state == "broken" for check in checks.values()))
 
 
 def _show_estimates(model: str, options: "AnalyzeOptions") -> None:
@@ -89,43 +87,35 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Examined:
-    """One part of the machine."""
-
-    part: str
+class Examined(NamedTuple):
     state: Literal["ok", "absent", "broken"]  # absent: infoflow works without it, with fewer features
     found: str
     advice: str = ""
 
 
-def examine() -> list[Examined]:
+def examine() -> dict[str, Examined]:
     """Run all checks; a check that raises an error counts as broken."""
-    return [_guarded(part, look) for part, look in _PARTS.items()]
+    return {part: _guarded(look) for part, look in _PARTS.items()}
 
 
-def _guarded(part: str, look: Callable[[str], Examined]) -> Examined:
+def _guarded(look: Callable[[], Examined]) -> Examined:
     try:
-        return look(part)
+        return look()
     except Exception as error:  # whatever is wrong with this part, the other checks still run
-        return Examined(part=part, state="broken", found=f"{type(error).__name__}: {error}".splitlines()[0])
+        return Examined("broken", f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def _python(part: str) -> Examined:
-    return Examined(part=part, state="ok", found=f"{sys.version.split()[0]} in {sys.prefix}")
-
-
-def _libraries(part: str) -> Examined:
+def _libraries() -> Examined:
     from infoflow.foundation import install_command, requirements, version
 
     needed = requirements()
     if absent := [one for one in needed if version(re.split(r"[^\w.-]", one)[0]) == "absent"]:
-        return Examined(part=part, state="broken", found=f"without {', '.join(absent)}", advice=install_command(absent))
+        return Examined("broken", f"without {', '.join(absent)}", install_command(absent))
     names = ("infoflow", "torch", "transformers", "datasets", "accelerate", "numpy")
-    return Examined(part=part, state="ok", found=", ".join(f"{name} {version(name)}" for name in names))
+    return Examined("ok", ", ".join(f"{name} {version(name)}" for name in names))
 
 
-def _threads(part: str) -> Examined:
+def _threads() -> Examined:
     import torch
 
     from infoflow.foundation import available_cores
@@ -133,53 +123,51 @@ def _threads(part: str) -> Examined:
     cores, threads = available_cores(), torch.get_num_threads()
     found = f"{threads} of torch on {cores} cores; OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'unset')}"
     advice = "" if threads <= cores else f"More threads than cores slow small models down: use --threads {cores}."
-    return Examined(part=part, state="ok", found=found, advice=advice)
+    return Examined("ok", found, advice)
 
 
-def _blas(part: str) -> Examined:
+def _blas() -> Examined:
     import torch
     from threadpoolctl import threadpool_info
 
     pools = {f"{pool['internal_api']} {pool.get('version') or ''}".strip() for pool in threadpool_info()}
     torchs = "MKL" if torch.backends.mkl.is_available() else "its own"
-    return Examined(part=part, state="ok", found=f"torch: {torchs}; loaded: {', '.join(sorted(pools)) or 'none'}")
+    return Examined("ok", f"torch: {torchs}; loaded: {', '.join(sorted(pools)) or 'none'}")
 
 
-def _bf16(part: str) -> Examined:
+def _bf16() -> Examined:
     import torch
 
     capabilities = torch.cpu.get_capabilities()
     units = [name for name in ("avx512_bf16", "amx_bf16", "bf16") if capabilities.get(name)]
     if units:
-        return Examined(part=part, state="ok", found=", ".join(units))
-    return Examined(
-        part=part, state="absent", found="none", advice="Training on this CPU stays in float32; it is slower."
-    )
+        return Examined("ok", ", ".join(units))
+    return Examined("absent", "none", "Training on this CPU stays in float32; it is slower.")
 
 
-def _gpu(part: str) -> Examined:
+def _gpu() -> Examined:
     import torch
 
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-        return Examined(part=part, state="ok", found=", ".join(names))
+        return Examined("ok", ", ".join(names))
     if torch.backends.mps.is_available():
-        return Examined(part=part, state="ok", found="Apple (--device mps)")
+        return Examined("ok", "Apple (--device mps)")
     if shutil.which("nvidia-smi"):
         advice = "torch cannot use the NVIDIA driver: install a CUDA build of torch (docs/background/settings.md)."
-        return Examined(part=part, state="absent", found=f"none usable by torch {torch.__version__}", advice=advice)
-    return Examined(part=part, state="absent", found="none; everything runs on the CPU")
+        return Examined("absent", f"none usable by torch {torch.__version__}", advice)
+    return Examined("absent", "none; everything runs on the CPU")
 
 
-def _browser(part: str) -> Examined:
+def _browser() -> Examined:
     paths = [path for name in _BROWSERS if (path := shutil.which(name))]
     if paths:
-        return Examined(part=part, state="ok", found=paths[0])
+        return Examined("ok", paths[0])
     advice = "Reports and figures do not need it; only their browser tests are skipped."
-    return Examined(part=part, state="absent", found="no Chromium", advice=advice)
+    return Examined("absent", "no Chromium", advice)
 
 
-def _cache(part: str) -> Examined:
+def _cache() -> Examined:
     from infoflow.corpus import cache_folder
 
     folder = cache_folder()
@@ -189,11 +177,11 @@ def _cache(part: str) -> Examined:
             pass
     except OSError as error:
         advice = "Set INFOFLOW_CACHE to a writable folder."
-        return Examined(part=part, state="broken", found=f"{folder}: {error.strerror}", advice=advice)
-    return Examined(part=part, state="ok", found=f"{folder} is writable; {_gigabytes(folder)}")
+        return Examined("broken", f"{folder}: {error.strerror}", advice)
+    return Examined("ok", f"{folder} is writable; {_gigabytes(folder)}")
 
 
-def _disk(part: str) -> Examined:
+def _disk() -> Examined:
     from infoflow.corpus import cache_folder
     from infoflow.foundation import said_size
 
@@ -201,29 +189,29 @@ def _disk(part: str) -> Examined:
     free = {path: shutil.disk_usage(_existing(path)).free for path in (here, cache)}
     found = ", ".join(f"{said_size(size)} free at {path}" for path, size in free.items())
     advice = "" if min(free.values()) > _DISK_OF_A_STUDY else "A study of small models takes about 2 GB."
-    return Examined(part=part, state="ok", found=found, advice=advice)
+    return Examined("ok", found, advice)
 
 
 def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
 
-def _model_hub(part: str) -> Examined:
+def _model_hub() -> Examined:
     from huggingface_hub import constants, get_session
 
     advice = "Models are read from folders and .gguf files; names on the model hub need a network."
     if constants.HF_HUB_OFFLINE:
-        return Examined(part=part, state="absent", found="switched off by HF_HUB_OFFLINE", advice=advice)
+        return Examined("absent", "switched off by HF_HUB_OFFLINE", advice)
     try:  # with the client that commands use, which respects proxies
         answer = get_session().head(constants.ENDPOINT, timeout=_PATIENCE, follow_redirects=True)
     except Exception as error:  # the client has exceptions of its own
-        return Examined(part=part, state="absent", found=f"no answer ({type(error).__name__})", advice=advice)
+        return Examined("absent", f"no answer ({type(error).__name__})", advice)
     if answer.status_code >= 400:
-        return Examined(part=part, state="absent", found=f"answers with code {answer.status_code}", advice=advice)
-    return Examined(part=part, state="ok", found="answers")
+        return Examined("absent", f"answers with code {answer.status_code}", advice)
+    return Examined("ok", "answers")
 
 
-def _drawing(part: str) -> Examined:
+def _drawing() -> Examined:
     """Whether a small figure can be drawn in each file format; none needs a browser."""
     import pandas as pd
 
@@ -235,23 +223,22 @@ def _drawing(part: str) -> Examined:
         for path in paths:
             figure.save(path)
         found = ", ".join(path.suffix[1:] for path in paths if path.stat().st_size)
-    return Examined(part=part, state="ok", found=f"a figure was written as {found}")
+    return Examined("ok", f"a figure was written as {found}")
 
 
-def _hub_cache(part: str) -> Examined:
+def _hub_cache() -> Examined:
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE)
     models = sorted(path.name for path in folder.glob("models--*"))
     if not models:
-        return Examined(part=part, state="ok", found=f"{folder}: none yet")
+        return Examined("ok", f"{folder}: none yet")
     names = ", ".join(name.removeprefix("models--").replace("--", "/") for name in models[:_MODELS])
     more = f", and {len(models) - _MODELS} more" if len(models) > _MODELS else ""
-    return Examined(part=part, state="ok", found=f"{folder}: {_gigabytes(folder)}; {names}{more}")
+    return Examined("ok", f"{folder}: {_gigabytes(folder)}; {names}{more}")
 
 
 def _gigabytes(folder: Path) -> str:
-    """Total size of the files in a folder, without links."""
     from infoflow.foundation import said_size
 
     return said_size(
@@ -271,23 +258,22 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """The command that installs it here."""
         from infoflow.foundation import install_command, requirements
 
         return install_command(requirements(self.name) if self.of_infoflow else list(self.packages))
 
 
-def _looker(extra: Extra) -> Callable[[str], Examined]:
-    def look(part: str) -> Examined:
+def _looker(extra: Extra) -> Callable[[], Examined]:
+    def look() -> Examined:
         from infoflow.foundation import version
 
         absent = [package for package, module in extra.packages.items() if find_spec(module) is None]
         if not absent:
             versions = ", ".join(f"{package} {version(package)}" for package in extra.packages)
-            return Examined(part=part, state="ok", found=f"{versions}: {extra.gives}")
+            return Examined("ok", f"{versions}: {extra.gives}")
         instead = f"; without it {extra.otherwise}" if extra.otherwise else ""
         found = f"without {', '.join(absent)}"
-        return Examined(part=part, state="absent", found=found, advice=f"{extra.gives}{instead}.\n  {extra.command}")
+        return Examined("absent", found, f"{extra.gives}{instead}.\n  {extra.command}")
 
     return look
 
@@ -314,11 +300,7 @@ EXTRAS = (
         gives="t-SNE token maps by openTSNE",
         otherwise="scikit-learn draws them",
     ),
-    Extra(
-        name="cluster",
-        packages={"cryptography": "cryptography"},
-        gives="studies on several machines, --cluster",
-    ),
+    Extra(name="cluster", packages={"cryptography": "cryptography"}, gives="studies on several machines, --cluster"),
     Extra(
         name="notebook",
         packages={"jupyterlab": "jupyterlab"},
@@ -326,8 +308,8 @@ EXTRAS = (
         of_infoflow=False,
     ),
 )
-_PARTS: dict[str, Callable[[str], Examined]] = {
-    "Python": _python,
+_PARTS: dict[str, Callable[[], Examined]] = {
+    "Python": lambda: Examined("ok", f"{sys.version.split()[0]} in {sys.prefix}"),
     "libraries": _libraries,
     "threads": _threads,
     "BLAS": _blas,

@@ -37,11 +37,9 @@ EXAMPLES: dict[str, tuple[str, str]] = {
 
 
 def examples(name: str) -> list[str]:
-    """Whole command lines."""
     return [f"infoflow {name} {rest}".rstrip() for rest in EXAMPLES.get(name, ())]
 
 
 def epilogue(name: str) -> str:
-    """The end of the command's help."""
     lines = "\n".join(examples(name))
     return f"**Examples**\n\n```sh\n{lines}\n```" if lines else ""

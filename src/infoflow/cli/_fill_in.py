@@ -1,26 +1,12 @@
-"""`infoflow fill-in`."""
+"""`infoflow fill-in` and `infoflow predict`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from . import _session as cli
 from ._options import Reading, limited, names_in
-from ._session import (
-    Anonymous,
-    Device,
-    Names,
-    Out,
-    Session,
-    estimate,
-    names_of,
-    run_folder,
-    run_name,
-    show,
-    show_path,
-    show_table,
-    working,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,11 +65,11 @@ def fill_in(
         Path | None, Parameter(help="A tuned lens (from TunedLens.save) in addition to the logit lens; for one model.")
     ] = None,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
-    name: Names = (),
-    device: Device = None,
-    anonymous: Anonymous = False,
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    name: cli.Names = (),
+    device: cli.Device = None,
+    anonymous: cli.Anonymous = False,
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Show which facts a model fills in, layer by layer: "Paris is the capital of [Y] ."
 
@@ -92,7 +78,7 @@ def fill_in(
     Args:
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
-    with working(session, *models):
+    with cli.working(session, *models):
         from infoflow.probing import FillInOptions, read_facts
         from infoflow.report import anonymize, check_output, write_report
         from infoflow.results import RunFolder
@@ -104,9 +90,9 @@ def fill_in(
             facts_per_relation=facts_per_relation,
             prompts_per_family=prompts_per_family,
         )
-        folder = run_folder(out, run_name("fill-in", *name or models))
+        folder = cli.run_folder(out, cli.run_name("fill-in", *name or models))
         check_output(RunFolder(folder), _KIND)
-        names = dict(zip(models, names_of(models, name, anonymous), strict=True))
+        names = dict(zip(models, cli.names_of(models, name, anonymous), strict=True))
         loaded = {one: reading.load(one, device, names[one]) for one in models}
         frame = _asked(loaded, read, options, lens)
         frame["model"] = frame["model"].map(names)
@@ -115,8 +101,8 @@ def fill_in(
             anonymize(run)
         for one in names.values():
             _show(frame[frame["model"] == one], one if len(models) > 1 else "")
-        show_path("Tables", run.path / "tables")
-        show_path("Report", write_report(run))
+        cli.show_path("Tables", run.path / "tables")
+        cli.show_path("Report", write_report(run))
 
 
 def _check(models: tuple[str, ...], lens: Path | None) -> None:
@@ -156,7 +142,6 @@ def _asked(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions",
 def _written(
     folder: Path, frame: "pd.DataFrame", facts: "Facts", loaded: "dict[str, Model]", paths: tuple[str, ...]
 ) -> "RunFolder":
-    """The table in a run folder of its own."""
     from infoflow.flow import MODEL
     from infoflow.foundation import absolute, provenance
     from infoflow.probing import FILL_IN
@@ -188,20 +173,22 @@ def _show(frame: "pd.DataFrame", name: str) -> None:
     ways = list(dict.fromkeys(zip(macro["lens"], macro["prompts"], macro["ensemble"], strict=True)))
     top = int(macro["layer"].max())
     first = macro[macro["layer"] == top].iloc[0]
-    show(f"{name}: " * bool(name) + f"{first['vocabulary']:,} candidates; {first['left_out']:,} facts left out.")
+    cli.show(f"{name}: " * bool(name) + f"{first['vocabulary']:,} candidates; {first['left_out']:,} facts left out.")
     columns = [" ".join([*([lens] if lens != "logit" else []), family, how]) for lens, family, how in ways]
     rows = [
         [str(layer), *(_cell(macro[(macro["layer"] == layer) & _is(macro, way)]) for way in ways)]
         for layer in range(top + 1)
     ]
-    show_table(["layer", *columns], rows, "P@1 by layer, mean over relations [95%]")
+    cli.show_table(["layer", *columns], rows, "P@1 by layer, mean over relations [95%]")
     rows = []
     for way, column in zip(ways, columns, strict=True):
         last = frame[_is(frame, way) & (frame["layer"] == top)]
-        rows += [[column, *_averages(row)] for row in last[last["average"] != "relation"].to_dict("records")]
-    show()
-    show_table(["prompts", "average", "P@1", "majority", "no subject", "facts"], rows, "At the top layer")
-    show()
+        for row in last[last["average"] != "relation"].to_dict("records"):
+            value = cli.estimate(row["value"], row["low"], row["high"])
+            rows.append([column, row["average"], value, *_controls(row)])
+    cli.show()
+    cli.show_table(["prompts", "average", "P@1", "majority", "no subject", "facts"], rows, "At the top layer")
+    cli.show()
     _show_relations(frame[_is(frame, ways[0]) & (frame["average"] == "relation")], top, columns[0])
 
 
@@ -212,11 +199,7 @@ def _is(frame: "pd.DataFrame", way: tuple[str, str, str]) -> "pd.Series":
 
 def _cell(rows: "pd.DataFrame") -> str:
     row = rows.iloc[0]
-    return estimate(row["value"], row["low"], row["high"])
-
-
-def _averages(row: dict) -> list[str]:
-    return [row["average"], estimate(row["value"], row["low"], row["high"]), *_controls(row)]
+    return cli.estimate(row["value"], row["low"], row["high"])
 
 
 def _controls(row: dict) -> list[str]:
@@ -237,7 +220,87 @@ def _show_relations(frame: "pd.DataFrame", top: int, column: str) -> None:
     rows = []
     for relation, own in frame.groupby("relation", sort=False):
         last = own[own["layer"] == top].iloc[0].to_dict()
-        value = estimate(last["value"], last["low"], last["high"])
+        value = cli.estimate(last["value"], last["low"], last["high"])
         rows.append([str(relation), value, *_controls(last), _best_layer(own)])
     headings = ["relation", "P@1 at the top", "majority", "no subject", "facts", "best layer"]
-    show_table(headings, rows, f"Relations, prompts: {column}")
+    cli.show_table(headings, rows, f"Relations, prompts: {column}")
+
+
+_CELL = 44  # characters: two of them and the layer fit into 100 columns
+
+
+def predict(
+    model: str,
+    text: str,
+    /,
+    *,
+    tokens: Annotated[
+        int | None,
+        Parameter(
+            converter=limited("Count"),
+            help="Maximum tokens to write. Default: 20; for an encoder–decoder, depends on the text.",
+        ),
+    ] = None,
+    temperature: Annotated[
+        float,
+        Parameter(
+            converter=limited("Weight"), help="0: always the most likely token; above 0, tokens are drawn at random."
+        ),
+    ] = 0.0,
+    top: Annotated[int, Parameter(converter=limited("Count"), help="Words shown per layer, as far as they fit.")] = 3,
+    control: Annotated[bool, Parameter(help="Also show the same architecture with random weights.")] = True,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
+    seed: Annotated[cli.Seed, Parameter(help="Seed of the draws and of the random weights.")] = 0,
+    device: cli.Device = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Show what a model predicts: words for blanks, a continuation, a translation or summary, and that word by layer.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        text: For a masked LM with ___ for each blank: "Paris is the capital of ___ ."
+    """
+    with cli.working(session, model):
+        from infoflow.foundation import UserError, current_display
+        from infoflow.studies import generate, predict_words
+
+        loaded = reading.load(model, device, *cli.names_of([model]))
+        writes = loaded.task in ("causal-lm", "seq2seq")
+        if not writes:
+            frame = predict_words(loaded, text, top=top, control=control, seed=seed)
+        else:
+            written = generate(loaded, text, tokens=tokens, temperature=temperature, seed=seed)
+            cli.show(f"{text}{written}\n" if loaded.task == "causal-lm" else f"{written}\n")
+            try:
+                frame = predict_words(loaded, text, top=top, control=control, seed=seed)
+            except UserError as error:  # the model's states cannot be read as predictions
+                current_display().warn(str(error))
+                return
+        for blank, rows in frame.groupby("blank"):
+            if int(blank) > 1:
+                cli.show()
+            title = "First token" if writes else f"Blank {blank} of {frame['blank'].max()}"
+            _show_layers(rows, f"{title}, by layer (0: embeddings)")
+
+
+def _show_layers(frame: "pd.DataFrame", title: str) -> None:
+    kinds = sorted(set(frame["trained"]), reverse=True)
+    rows = [
+        [str(layer), *(_words(one[one["trained"] == kind]) for kind in kinds)] for layer, one in frame.groupby("layer")
+    ]
+    cli.show_table(["layer", *(["trained", "untrained"][: len(kinds)])], rows, title)
+
+
+def _words(rows: "pd.DataFrame") -> str:
+    """As many words as fit, with their probabilities."""
+    words = [
+        f"{_shorter(row.token)} {100 * row.probability:.{1 if row.probability < 0.0995 else 0}f}%"
+        for row in rows.itertuples()
+    ]
+    while len(words) > 1 and len("; ".join(words)) > _CELL:
+        words.pop()
+    return "; ".join(words)
+
+
+def _shorter(token: str) -> str:
+    return token if len(token) <= 30 else f"{token[:29]}…"

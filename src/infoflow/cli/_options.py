@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from infoflow.studies import StudyPlan
 
 
-# Options of the command line, which are checked against the same limits as the settings of a plan.
-
-
 def limited(name: str) -> Callable[[Any, Sequence[Token]], Any]:
     """A converter to the type that `infoflow.foundation` calls `name`; imported on first use, so that help is instant.
 
@@ -83,11 +80,6 @@ def _plain(hint: Any, text: str) -> Any:
 
 
 def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Comma-separated names of an option that may be repeated.
-
-    Raises:
-        UserError: It was given without a name.
-    """
     names = tuple(name.strip() for text in given for name in text.split(",") if name.strip())
     if given and not names:
         from infoflow.foundation import UserError
@@ -97,11 +89,7 @@ def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]:
-    """Comma-separated numbers; the settings check their range.
-
-    Raises:
-        UserError: One of them is not a number of this kind.
-    """
+    """Comma-separated numbers; the settings check their range."""
     try:
         names = names_in(option, given)
         if not all(name.isascii() for name in names):
@@ -115,11 +103,7 @@ def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Reject empty arguments and text that cannot be written: an empty path would mean the current folder.
-
-    Raises:
-        UserError: An argument is empty, as from an unset shell variable, or cannot be written and shown.
-    """
+    """Reject empty arguments and text that cannot be written: an empty path would mean the current folder."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         option = re.fullmatch(r"(--[\w-]+)=(.*)", argument, re.DOTALL)
         value = option[2] if option else argument
@@ -141,11 +125,7 @@ _EXTRAS = {
 
 
 def check_extras(arguments: Sequence[str]) -> None:
-    """Refuse a command whose extra is missing at once, not seconds later when torch has been imported.
-
-    Raises:
-        UserError: An extra is not installed.
-    """
+    """Refuse a command whose extra is missing at once, not seconds later when torch has been imported."""
     single = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--") else [one])]
     asked = {arguments[0], *single[1:], *(Path(one).suffix for one in single[1:])}
     asked |= {f"{option} {value}" for option, value in pairwise(single)}
@@ -206,19 +186,12 @@ class Reading:
         return replace(load_model(model, self.tokenizer, device or "auto", **self.marks), name=name)
 
 
-# `--set training.updates=500`: single settings of a plan from the command line.
-
-
 _Config = TypeVar("_Config")
 _SECTIONS = {"analysis": "analysis", "probing": "probes"}
 
 
 def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
-    """The plan with `name=value` settings changed; values are written as in TOML, quotes may be left out.
-
-    Raises:
-        UserError: A setting is malformed, unknown, or of the wrong kind.
-    """
+    """The plan with `name=value` settings changed; values are written as in TOML, quotes may be left out."""
     from infoflow.foundation import UserError
     from infoflow.studies import StudyPlan
 
@@ -254,11 +227,7 @@ def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("an
 
 
 def changed(config: _Config, section: str, settings: Sequence[str]) -> _Config:
-    """The settings of a dataclass with those of `section.name=value` changed.
-
-    Raises:
-        UserError: A setting is malformed, unknown, or of the wrong kind.
-    """
+    """The settings of a dataclass with those of `section.name=value` changed."""
     import dataclasses
 
     from infoflow.foundation import UserError

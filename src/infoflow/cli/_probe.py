@@ -1,36 +1,18 @@
 """`infoflow probe` and `infoflow bert-score`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from . import _session as cli
 from ._analyze import Measuring
 from ._options import Reading, limited, names_in
-from ._session import (
-    Device,
-    Names,
-    Out,
-    Seed,
-    Session,
-    estimate,
-    require_all,
-    run_folder,
-    run_name,
-    show,
-    show_path,
-    show_table,
-    show_text,
-    working,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-# `infoflow probe`.
 
 
 Named = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
@@ -49,8 +31,8 @@ def probe(
     bad_column: str | None = None,
     only: Named = (),
     measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Show what each layer encodes, compared with the majority class, random weights and a control task.
 
@@ -66,7 +48,7 @@ def probe(
         bad_column: Column of unacceptable sentences in a table, for minimal-pairs.
         only: Tables to compute, separated by commas. Default: all of these probes.
     """
-    with working(session, model):
+    with cli.working(session, model):
         from infoflow.studies import probe as probe_model
 
         options = replace(
@@ -79,7 +61,11 @@ def probe(
         )
         tasks, probes = names_in("--task", task), names_in("--probe", probe)
         run = probe_model(
-            model, tasks, probes, options=options, out=run_folder(out, run_name("probe", *measuring.name or [model]))
+            model,
+            tasks,
+            probes,
+            options=options,
+            out=cli.run_folder(out, cli.run_name("probe", *measuring.name or [model])),
         )
         wanted = run.folder.read()["plan"]["options"]["only"]
         frames = {name: run.tables[name] for name in wanted if name in run.tables}
@@ -87,27 +73,30 @@ def probe(
             if name in frames and not frames[name].empty:
                 show_one(frames[name])
         if empty := [name for name in wanted if name not in frames or frames[name].empty]:
-            show(f"Empty tables: {', '.join(empty)}. The report says which measure was skipped and why.")
-        show_path("Tables", run.path / "tables")
-        show_path("Report", run.path / "report.html")
-        require_all([run])
+            cli.show(f"Empty tables: {', '.join(empty)}. The report says which measure was skipped and why.")
+        cli.show_path("Tables", run.path / "tables")
+        cli.show_path("Report", run.path / "report.html")
+        cli.require_all([run])
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+_Rows = dict[Any, dict[str, Any]]
+_Columns = dict[str, tuple[Callable[[dict[str, Any]], str], _Rows]]  # by heading: how a row is shown, and the rows
 
 
-def _by_layer(frame: "pd.DataFrame", **chosen: Any) -> dict[int, dict[str, Any]]:
-    """The rows with these values, indexed by layer."""
+def _by(frame: "pd.DataFrame", key: str = "layer", **chosen: Any) -> _Rows:
     rows = frame.to_dict("records")
-    return {row["layer"]: row for row in rows if all(row[name] == value for name, value in chosen.items())}
+    return {row[key]: row for row in rows if all(row[name] == value for name, value in chosen.items())}
 
 
-def _value(row: dict[str, Any] | None) -> str:
-    return "–" if row is None else f"{row['value']:.3f}"
+def _interval(row: dict[str, Any]) -> str:
+    return cli.estimate(row["value"], row["low"], row["high"])
 
 
-def _interval(row: dict[str, Any] | None) -> str:
-    return "–" if row is None else estimate(row["value"], row["low"], row["high"])
+def _number(name: str, how: str = ".3f") -> Callable[[dict[str, Any]], str]:
+    return lambda row: f"{row[name]:{how}}"
+
+
+_VALUE, _BASELINE = _number("value"), _number("baseline")
 
 
 def _parts(frame: "pd.DataFrame", *names: str) -> Iterator[tuple[list[str], "pd.DataFrame"]]:
@@ -115,115 +104,92 @@ def _parts(frame: "pd.DataFrame", *names: str) -> Iterator[tuple[list[str], "pd.
         yield [str(key) for key in keys], frame.loc[(frame[list(names)] == list(keys)).all(axis=1)]
 
 
+def _show_lines(columns: _Columns, title: str, key: str = "layer") -> None:
+    keys = next(iter(columns.values()))[1]
+    lines = [
+        [str(one), *(shown(rows[one]) if one in rows else "–" for shown, rows in columns.values())] for one in keys
+    ]
+    cli.show_table([key, *columns], lines, title)
+    cli.show()
+
+
 def _show_scores(frame: "pd.DataFrame") -> None:
-    """Accuracies of linear and MLP probes on all training data."""
     frame = frame.loc[(frame["share"] == frame["share"].max()) & (frame["words"] == "all")]
     for (task, probe, stack), part in _parts(frame, "task", "probe", "stack"):
-        own = _by_layer(part, trained=True, labels="task", metric="accuracy")
-        untrained = _by_layer(part, trained=False, labels="task", metric="accuracy")
-        control = _by_layer(part, trained=True, labels="control", metric="accuracy")
-        selectivity = _by_layer(part, trained=True, metric="selectivity")
-        rows = [
-            [
-                str(layer),
-                _interval(row),
-                f"{row['baseline']:.3f}",
-                _value(untrained.get(layer)),
-                _value(control.get(layer)),
-                _interval(selectivity.get(layer)),
-            ]
-            for layer, row in own.items()
-        ]
+        own = _by(part, trained=True, labels="task", metric="accuracy")
+        columns: _Columns = {
+            "accuracy [95%]": (_interval, own),
+            "majority": (_BASELINE, own),
+            "untrained": (_VALUE, _by(part, trained=False, labels="task", metric="accuracy")),
+            "control": (_VALUE, _by(part, trained=True, labels="control", metric="accuracy")),
+            "selectivity [95%]": (_interval, _by(part, trained=True, metric="selectivity")),
+        }
         first = next(iter(own.values()), None)
         facts = "" if first is None else f", {first['training']:,} to train, {first['count']:,} to test"
-        columns = ["layer", "accuracy [95%]", "majority", "untrained", "control", "selectivity [95%]"]
-        show_table(columns, rows, f"{task}: {probe} probe of the {stack}{facts}")
-        show()
+        _show_lines(columns, f"{task}: {probe} probe of the {stack}{facts}")
 
 
 def _show_bits(frame: "pd.DataFrame") -> None:
-    """Description lengths in bits."""
     for (task, code, stack), part in _parts(frame, "task", "code", "stack"):
-        own = _by_layer(part, trained=True, labels="task", metric="bits")
-        ratio = _by_layer(part, trained=True, labels="task", metric="compression")
-        untrained = _by_layer(part, trained=False, labels="task", metric="compression")
-        control = _by_layer(part, trained=True, labels="control", metric="compression")
-        rows = [
-            [
-                str(layer),
-                f"{row['value']:,.0f}",
-                f"{row['baseline']:,.0f}",
-                _interval(ratio.get(layer)),
-                _value(untrained.get(layer)),
-                _value(control.get(layer)),
-            ]
-            for layer, row in own.items()
-        ]
-        columns = ["layer", "bits", "uniform code", "compression [95%]", "untrained", "control"]
-        show_table(columns, rows, f"{task}: {code} code of the {stack}")
-        show()
+        own = _by(part, trained=True, labels="task", metric="bits")
+        columns: _Columns = {
+            "bits": (_number("value", ",.0f"), own),
+            "uniform code": (_number("baseline", ",.0f"), own),
+            "compression [95%]": (_interval, _by(part, trained=True, labels="task", metric="compression")),
+            "untrained": (_VALUE, _by(part, trained=False, labels="task", metric="compression")),
+            "control": (_VALUE, _by(part, trained=True, labels="control", metric="compression")),
+        }
+        _show_lines(columns, f"{task}: {code} code of the {stack}")
 
 
 def _show_mixing(frame: "pd.DataFrame") -> None:
     """Edge probes: mixing weights, and what each layer adds."""
     for (task, stack), part in _parts(frame, "task", "stack"):
-        found = {name: _by_layer(part, trained=True, statistic=name) for name in ("weight", "score", "delta")}
-        untrained = _by_layer(part, trained=False, statistic="score")
-        rows = [
-            [
-                str(layer),
-                _interval(row),
-                f"{row['baseline']:.3f}",
-                _value(untrained.get(layer)),
-                _value(found["delta"].get(layer)),
-                _value(found["weight"].get(layer)),
-            ]
-            for layer, row in found["score"].items()
-        ]
-        columns = ["layers up to", "micro-F1 [95%]", "majority", "untrained", "gain", "weight"]
-        show_table(columns, rows, f"{task}: edge probe of the {stack}")
-        show()
+        found = {name: _by(part, trained=True, statistic=name) for name in ("weight", "score", "delta")}
+        columns: _Columns = {
+            "micro-F1 [95%]": (_interval, found["score"]),
+            "majority": (_BASELINE, found["score"]),
+            "untrained": (_VALUE, _by(part, trained=False, statistic="score")),
+            "gain": (_VALUE, found["delta"]),
+            "weight": (_VALUE, found["weight"]),
+        }
+        _show_lines(columns, f"{task}: edge probe of the {stack}", "layers up to")
 
 
 def _show_depth(frame: "pd.DataFrame") -> None:
     """The depth at which each task is solved, with a warning where it is unstable."""
     own = frame.loc[frame["trained"]].to_dict("records")
-    rows = [[row["task"], row["statistic"], _interval(row), f"{row['baseline']:.3f}"] for row in own]
-    show_table(["task", "statistic", "value [95%]", "baseline"], rows, "Depth of edge probes")
+    rows = [[row["task"], row["statistic"], _interval(row), _BASELINE(row)] for row in own]
+    cli.show_table(["task", "statistic", "value [95%]", "baseline"], rows, "Depth of edge probes")
     for task, warning in dict.fromkeys((row["task"], row["warning"]) for row in own if row["warning"]):
-        show_text(f"The expected layer of {task} is unstable: {warning}.")
-    show()
+        cli.show_text(f"The expected layer of {task} is unstable: {warning}.")
+    cli.show()
 
 
 def _show_trees(frame: "pd.DataFrame") -> None:
     """Structural probes, compared with random maps and the chain of words."""
     for (structure, metric, stack), part in _parts(frame, "structure", "metric", "stack"):
-        own = _by_layer(part, trained=True, probe="structural")
-        untrained = _by_layer(part, trained=False, probe="structural")
-        random = _by_layer(part, trained=True, probe="random")
-        chain = _value(next(iter(_by_layer(part, trained=True, probe="chain").values()), None))
-        rows = [
-            [str(layer), _interval(row), _value(untrained.get(layer)), _value(random.get(layer)), chain]
-            for layer, row in own.items()
-        ]
-        columns = ["layer", f"{metric} [95%]", "untrained", "random map", "chain of words"]
-        show_table(columns, rows, f"Structural probe of {structure} in the {stack}: {metric}")
-        show()
+        own = _by(part, trained=True, probe="structural")
+        chain = next(iter(_by(part, trained=True, probe="chain").values()), None)
+        columns: _Columns = {
+            f"{metric} [95%]": (_interval, own),
+            "untrained": (_VALUE, _by(part, trained=False, probe="structural")),
+            "random map": (_VALUE, _by(part, trained=True, probe="random")),
+            "chain of words": (_VALUE, dict.fromkeys(own, chain) if chain else {}),
+        }
+        _show_lines(columns, f"Structural probe of {structure} in the {stack}: {metric}")
 
 
 def _show_attention(frame: "pd.DataFrame") -> None:
     """Share of words attached to their head by probes that read attention, words, or both."""
     for (stack,), part in _parts(frame, "stack"):
-        own, untrained = (
-            {row["probe"]: row for row in part.loc[part["trained"] == trained].to_dict("records")}
-            for trained in (True, False)
-        )
-        rows = [
-            [name, _interval(row), _value(untrained.get(name)), f"{row['baseline']:.3f}"] for name, row in own.items()
-        ]
-        columns = ["probe", "words attached to their head [95%]", "untrained", "to a neighbour"]
-        show_table(columns, rows, f"Trees in the attention of the {stack}")
-        show()
+        own = _by(part, "probe", trained=True)
+        columns: _Columns = {
+            "words attached to their head [95%]": (_interval, own),
+            "untrained": (_VALUE, _by(part, "probe", trained=False)),
+            "to a neighbour": (_BASELINE, own),
+        }
+        _show_lines(columns, f"Trees in the attention of the {stack}", "probe")
 
 
 def _show_pairs(frame: "pd.DataFrame") -> None:
@@ -231,21 +197,23 @@ def _show_pairs(frame: "pd.DataFrame") -> None:
     from infoflow.probing import ALL_PAIRS
 
     frame = frame.loc[frame["metric"] == "preferred"]
-    own = _by_layer(frame, trained=True, phenomenon=ALL_PAIRS)
-    untrained = _by_layer(frame, trained=False, phenomenon=ALL_PAIRS)
-    columns = ["acceptable preferred [95%]", "chance", "untrained"]
-    rows = [[str(layer), _interval(row), "0.500", _value(untrained.get(layer))] for layer, row in own.items()]
+    own = _by(frame, trained=True, phenomenon=ALL_PAIRS)
+    columns: _Columns = {
+        "acceptable preferred [95%]": (_interval, own),
+        "chance": (lambda row: "0.500", own),
+        "untrained": (_VALUE, _by(frame, trained=False, phenomenon=ALL_PAIRS)),
+    }
     pairs = next(iter(own.values()))["count"] if own else 0
-    show_table(["layer", *columns], rows, f"Minimal pairs: {pairs:,}, each layer through the logit lens")
-    show()
+    _show_lines(columns, f"Minimal pairs: {pairs:,}, each layer through the logit lens")
     top = frame[(frame["layer"] == frame["layer"].max()) & frame["trained"] & (frame["phenomenon"] != ALL_PAIRS)]
     if len(top):
         listed = [
             [row["phenomenon"], f"{row['count']:,}", _interval(row)]
             for row in top.sort_values("value", ascending=False).to_dict("records")
         ]
-        show_table(["phenomenon", "pairs", columns[0]], listed, "The model's output, by phenomenon")
-        show()
+        headings = ["phenomenon", "pairs", "acceptable preferred [95%]"]
+        cli.show_table(headings, listed, "The model's output, by phenomenon")
+        cli.show()
 
 
 _SHOWN = {
@@ -257,9 +225,6 @@ _SHOWN = {
     "head_probe": _show_attention,
     "minimal_pairs": _show_pairs,
 }
-
-
-# `infoflow bert-score`.
 
 
 def bert_score(
@@ -291,24 +256,24 @@ def bert_score(
     ] = 1000,
     control: Annotated[bool, Parameter(help="Also score with the same architecture with random weights.")] = True,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
-    name: Names = (),
-    seed: Annotated[Seed, Parameter(help="Seed of the random weights.")] = 0,
-    device: Device = None,
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    name: cli.Names = (),
+    seed: Annotated[cli.Seed, Parameter(help="Seed of the random weights.")] = 0,
+    device: cli.Device = None,
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Score pairs of texts with each layer (BERTScore), and compare with random pairs and human scores.
 
     Args:
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
-    with working(session, *models):
+    with cli.working(session, *models):
         from infoflow.studies import score_pairs
 
         run = score_pairs(
             list(models),
             pairs,
-            run_folder(out, run_name("bert-score", *name or models)),
+            cli.run_folder(out, cli.run_name("bert-score", *name or models)),
             columns=names_in("--columns", columns),
             layer=layer,
             idf=idf,
@@ -325,9 +290,9 @@ def bert_score(
         for one in dict.fromkeys(means["model"]):
             _show(means[means["model"] == one], None if agreement is None else agreement[agreement["model"] == one])
         if agreement is None:
-            show("There are no human scores, so these pairs do not show which layer is best.")
-        show_path("Tables", run.path / "tables")
-        show_path("Report", run.path / "report.html")
+            cli.show("There are no human scores, so these pairs do not show which layer is best.")
+        cli.show_path("Tables", run.path / "tables")
+        cli.show_path("Report", run.path / "report.html")
 
 
 def _show(means: "pd.DataFrame", agreement: "pd.DataFrame | None") -> None:
@@ -342,15 +307,15 @@ def _show(means: "pd.DataFrame", agreement: "pd.DataFrame | None") -> None:
     for layer in sorted(set(own["layer"])):
         at = {name: _one(own, layer, name) for name in ("precision", "recall", "f")}
         row = [str(layer), *(f"{at[name]['value']:.3f}" for name in ("precision", "recall"))]
-        row += [estimate(at["f"]["value"], at["f"]["low"], at["f"]["high"]), f"{at['f']['random']:.3f}"]
+        row += [cli.estimate(at["f"]["value"], at["f"]["low"], at["f"]["high"]), f"{at['f']['random']:.3f}"]
         row += [f"{_one(twin, layer, 'f')['value']:.3f}"] if len(twin) else []
         if agreement is not None:
             trained = agreement[agreement["trained"]]
             human, permuted = (_one(trained[trained["labels"] == one], layer, "f") for one in ("human", "permuted"))
-            row += [estimate(human["value"], human["low"], human["high"]), f"{permuted['value']:.3f}"]
+            row += [cli.estimate(human["value"], human["low"], human["high"]), f"{permuted['value']:.3f}"]
         rows.append(row)
-    show_table(columns, rows, f"{own['model'].iloc[0]}: {int(own['count'].iloc[0]):,} pairs, BERTScore by layer")
-    show()
+    cli.show_table(columns, rows, f"{own['model'].iloc[0]}: {int(own['count'].iloc[0]):,} pairs, BERTScore by layer")
+    cli.show()
 
 
 def _one(frame: "pd.DataFrame", layer: int, score: str) -> dict:

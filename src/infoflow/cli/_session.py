@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from infoflow.studies import Run
 
 
-# Which exceptions the user can fix, and their messages.
-
-
 _ROOMY = 16e9  # bytes of address space in which every library can be loaded
 
 
@@ -31,11 +28,6 @@ class Incomplete(Exception):
 
 
 def require_all(runs: "Sequence[Run]") -> None:
-    """Report which measures failed, after everything else is shown.
-
-    Raises:
-        Incomplete: A measure failed.
-    """
     lines = [f"{failure.table} of {failure.model}: {failure.reason}" for run in runs for failure in run.failures]
     if lines:
         traced = [str(run.path / "run.json") for run in runs if any(failure.traceback for failure in run.failures)]
@@ -45,15 +37,14 @@ def require_all(runs: "Sequence[Run]") -> None:
         )
 
 
-def _address_space() -> int:
-    """Limit of this process's address space in bytes; −1 if unlimited."""
+def _address_space() -> int | None:
+    """Limit of this process's address space in bytes; None if every library can be loaded in it."""
+    if os.name != "posix":
+        return None
     import resource
 
-    return resource.getrlimit(resource.RLIMIT_AS)[0]
-
-
-def _memory_is_limited() -> bool:
-    return os.name == "posix" and 0 <= _address_space() < _ROOMY
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit if 0 <= limit < _ROOMY else None
 
 
 def explain(error: BaseException) -> str | None:
@@ -62,13 +53,10 @@ def explain(error: BaseException) -> str | None:
 
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library could not be loaded
+    if isinstance(error, ImportError | SystemError) and (limit := _address_space()):  # a library could not be loaded
         memory = plain_fault(MemoryError())
-        return f"{memory}\nThe address space of this process is limited to {said_size(_address_space())} (ulimit -v)."
+        return f"{memory}\nThe address space of this process is limited to {said_size(limit)} (ulimit -v)."
     return plain_fault(error)
-
-
-# What every working command has in common: threads, and how it reports progress.
 
 
 COMMON = Group("Common options", sort_key=100)
@@ -77,9 +65,7 @@ Out = Annotated[Path | None, Parameter(group=COMMON, help="Run folder. Default: 
 Device = Annotated[
     str | None,
     Parameter(
-        group=COMMON,
-        converter=limited("Device"),
-        help="cpu, cuda, cuda:1, mps. Default: auto, a GPU if available.",
+        group=COMMON, converter=limited("Device"), help="cpu, cuda, cuda:1, mps. Default: auto, a GPU if available."
     ),
 ]
 Seed = Annotated[int, Parameter(group=COMMON, converter=limited("Seed"))]
@@ -97,11 +83,7 @@ DocumentColumn = Annotated[
     str | None, Parameter(help="Column of document names; rows of a document must be consecutive.")
 ]
 Documents = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        help="Read documents: separated by blank lines in text files, by # newdoc in CoNLL-U.",
-    ),
+    bool, Parameter(negative=(), help="Read documents: separated by blank lines in text files, by # newdoc in CoNLL-U.")
 ]
 Lines = Annotated[
     Literal["sentences", "paragraphs"],
@@ -120,10 +102,21 @@ Settings = Annotated[
 ]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Columns:
+    """How a corpus is read."""
+
+    text_column: TextColumn = None
+    translation_column: TranslationColumn = None
+    document_column: DocumentColumn = None
+    documents: Documents = False
+    lines: Lines = "sentences"
+
+
 _EXECUTED = "Its code is executed: name only a file you trust."
 OwnMeasures = Annotated[
-    Path | None,
-    Parameter(help=f"A Python file with your own measures, which the report draws. {_EXECUTED}"),
+    Path | None, Parameter(help=f"A Python file with your own measures, which the report draws. {_EXECUTED}")
 ]
 OwnObjectives = Annotated[Path | None, Parameter(help=f"A Python file with your own objectives. {_EXECUTED}")]
 OwnClaims = Annotated[Path | None, Parameter(help=f"A Python file with your own claims to judge as well. {_EXECUTED}")]
@@ -137,9 +130,7 @@ class Session:
     threads: Annotated[
         int | None,
         Parameter(
-            group=COMMON,
-            converter=limited("Threads"),
-            help="CPU threads. Default: OMP_NUM_THREADS, else all cores.",
+            group=COMMON, converter=limited("Threads"), help="CPU threads. Default: OMP_NUM_THREADS, else all cores."
         ),
     ] = None
     log: Log = None
@@ -169,19 +160,12 @@ def reporting(log: Log) -> Iterator[None]:
 
 
 def run_folder(out: Path | None, name: str) -> Path:
-    """`--out`, or `name` under runs/; its parent folder is checked before hours of work.
-
-    Raises:
-        UserError: It is a file, or lies in a folder that may not be written to.
-    """
+    """`--out`, or `name` under runs/; its parent folder is checked before hours of work."""
     from infoflow.foundation import check_writable
 
     folder = out or Path("runs") / name
     check_writable(folder)
     return folder
-
-
-# Runs: their names, their shards, and what they hold.
 
 
 _MAY_BE_EMPTY = ("checkpoint_checks",)  # empty if all checks pass
@@ -200,14 +184,12 @@ Names = Annotated[
 
 
 def names_of(models: Sequence[str], names: Sequence[str] = (), anonymous: bool = False) -> list[str]:
-    """The models' names in tables and figures."""
     from infoflow.studies import distinct_names
 
     return distinct_names(models, anonymous, names)
 
 
 def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -> str:
-    """The default run folder's name: the command and the models' names."""
     names = [command, *map(_short, models)]
     if shard:
         names.append(f"shard-{shard[0]}-of-{shard[1]}")
@@ -237,11 +219,6 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
-    """Print what a run folder contains now.
-
-    Raises:
-        Incomplete: A measure failed.
-    """
     if shard is not None:
         show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
         return

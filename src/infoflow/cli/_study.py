@@ -3,39 +3,14 @@
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from . import _session as cli
 from ._options import limited, names_in, numbers_in, with_settings
-from ._session import (
-    COMMON,
-    Device,
-    DocumentColumn,
-    Documents,
-    Lines,
-    Log,
-    Out,
-    OwnClaims,
-    OwnMeasures,
-    OwnObjectives,
-    Seed,
-    Session,
-    Settings,
-    TextColumn,
-    TranslationColumn,
-    estimate,
-    reporting,
-    require_all,
-    run_folder,
-    show,
-    show_path,
-    show_table,
-    show_text,
-    working,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +30,7 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
         [
             row["id"],
             row["verdict"],
-            f"{estimate(row['effect'], row['low'], row['high'])} {row['unit'] or ''}".rstrip(),
+            f"{cli.estimate(row['effect'], row['low'], row['high'])} {row['unit'] or ''}".rstrip(),
             row["covers"] or "",
             *(row[name] or "" for name in trend),
             row["claim"],
@@ -63,13 +38,13 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
         for row in findings[findings["verdict"] != _UNTESTABLE].to_dict("records")
     ]
     if rows:
-        show_table(["finding", "verdict", "effect [95%]", "intervals cover", *trend, "claim"], rows)
+        cli.show_table(["finding", "verdict", "effect [95%]", "intervals cover", *trend, "claim"], rows)
     if untestable:
         _show_reasons(findings[findings["verdict"] == _UNTESTABLE])
     counts = findings["verdict"].value_counts()
-    show(", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS))
+    cli.show(", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS))
     if elsewhere:
-        show(f"{elsewhere} verdicts on other architectures and checkpoints: see the table findings.")
+        cli.show(f"{elsewhere} verdicts on other architectures and checkpoints: see the table findings.")
 
 
 def _first_models(findings: "pd.DataFrame") -> "tuple[pd.DataFrame, int]":
@@ -88,25 +63,25 @@ def _show_reasons(findings: "pd.DataFrame") -> None:
     if findings.empty:
         return
     reasons = findings["reason"].str.partition(". ")[0].str.removesuffix(".")
-    show("\nNot testable here (their sentences: infoflow list claims):")
+    cli.show("\nNot testable here (their sentences: infoflow list claims):")
     for reason, rows in findings.groupby(reasons, sort=False):
-        show_text(f"{reason}.", indent="  ")
-        show_text(", ".join(rows["id"]), indent="    ")
-    show()
+        cli.show_text(f"{reason}.", indent="  ")
+        cli.show_text(", ".join(rows["id"]), indent="    ")
+    cli.show()
 
 
-def findings(run: Path, /, *, claims: OwnClaims = None, log: Log = None) -> None:
+def findings(run: Path, /, *, claims: cli.OwnClaims = None, log: cli.Log = None) -> None:
     """Check the published findings on a run's tables again, and update its report.
 
     Args:
         run: A folder that `infoflow study` or `infoflow analyze` wrote.
     """
-    with reporting(log):
+    with cli.reporting(log):
         from infoflow.studies import check_findings
 
         checked = check_findings(run, claims or ())
         show_scorecard(checked.findings, untestable=True)
-        show_path("Report", checked.path / "report.html")
+        cli.show_path("Report", checked.path / "report.html")
 
 
 def report(
@@ -122,7 +97,7 @@ def report(
     anonymous: Annotated[bool, Parameter(negative=())] = False,
     to: str | None = None,
     public: Annotated[bool, Parameter(negative=())] = False,
-    log: Log = None,
+    log: cli.Log = None,
 ) -> None:
     """Rebuild a run's report, put it on the Hugging Face hub, or export its figures for papers and slides.
 
@@ -139,7 +114,7 @@ def report(
             unless --public. Uploading again replaces them.
         public: With --to: everybody may read what is uploaded.
     """
-    with reporting(log):
+    with cli.reporting(log):
         from infoflow.foundation import UserError
         from infoflow.report import upload_run, write_figures, write_report
         from infoflow.results import RunFolder
@@ -164,17 +139,14 @@ def report(
             if columns is not None:
                 raise UserError("--columns applies to exported figures: add --figures FOLDER.")
             if to is None:
-                show_path("Report", write_report(folder, anonymous))
+                cli.show_path("Report", write_report(folder, anonymous))
                 return
             for address in upload_run(folder, to, public=public, anonymous=anonymous):
-                show(address)
+                cli.show(address)
             return
         kinds = list(names_in("--formats", formats)) or ["svg", "png", "pdf"]
         for path in write_figures(folder, figures, kinds, width, columns):  # type: ignore[arg-type]
-            show(str(path))
-
-
-# `infoflow study`.
+            cli.show(str(path))
 
 
 def study(
@@ -182,17 +154,17 @@ def study(
     /,
     *,
     processes: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
-    settings: Settings = (),
-    seeds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False, group=COMMON)] = (),
-    device: Device = None,
+    settings: cli.Settings = (),
+    seeds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False, group=cli.COMMON)] = (),
+    device: cli.Device = None,
     cluster: str | None = None,
     insecure: Annotated[bool, Parameter(negative=())] = False,
-    measures: OwnMeasures = None,
-    objectives: OwnObjectives = None,
-    claims: OwnClaims = None,
-    anonymous: Annotated[bool, Parameter(negative=(), group=COMMON)] = False,
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    measures: cli.OwnMeasures = None,
+    objectives: cli.OwnObjectives = None,
+    claims: cli.OwnClaims = None,
+    anonymous: Annotated[bool, Parameter(negative=(), group=cli.COMMON)] = False,
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Train matched models that differ only in their objective, measure them, check published findings and report.
 
@@ -208,7 +180,7 @@ def study(
         seeds: Train these seeds instead of the plan's, separated by commas.
         anonymous: Omit paths and names of local files from all output files.
     """
-    with working(session):
+    with cli.working(session):
         from infoflow.studies import StudyPlan
         from infoflow.studies import study as run_study
 
@@ -217,21 +189,23 @@ def study(
             changes.append(f"seeds={list(numbers_in('--seeds', seeds, int))}")
         loaded = StudyPlan.load(plan, measures=measures, objectives=objectives, claims=claims)
         chosen = with_settings(loaded, [*settings, *changes])
-        run = run_study(chosen, run_folder(out, Path(plan).stem), processes, anonymous, cluster, insecure)
+        run = run_study(chosen, cli.run_folder(out, Path(plan).stem), processes, anonymous, cluster, insecure)
         scores = run.tables["task_scores"]
         rows = [
-            [row["model"], row["metric"], estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}"]
+            [row["model"], row["metric"], cli.estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}"]
             for row in scores[scores["trained"] & (scores["split"] == "test")].to_dict("records")
         ]
-        show_table(["model", "test score", "value [95%]", "without context"], rows)
-        show()
+        cli.show_table(["model", "test score", "value [95%]", "without context"], rows)
+        cli.show()
         for told in _not_learned(scores):
-            show(told)
+            cli.show(told)
         show_scorecard(run.findings, untestable=False)
-        show(f"All claims, including those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}")
-        show()
-        show_path("Report", run.path / "report.html")
-        require_all([run])
+        cli.show(
+            f"All claims, including those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}"
+        )
+        cli.show()
+        cli.show_path("Report", run.path / "report.html")
+        cli.require_all([run])
 
 
 def _not_learned(scores: "pd.DataFrame") -> list[str]:
@@ -247,9 +221,6 @@ def _not_learned(scores: "pd.DataFrame") -> list[str]:
     return [warning, *lines, ""] if lines else []
 
 
-# `infoflow train`.
-
-
 NewTokens = Annotated[int, Parameter(converter=limited("CountOrNone"))]
 
 
@@ -261,18 +232,14 @@ def train(
     start: str | None = None,
     extend_vocabulary: NewTokens = 0,
     corpus: str | None = None,
-    text_column: TextColumn = None,
-    translation_column: TranslationColumn = None,
-    document_column: DocumentColumn = None,
-    documents: Documents = False,
-    lines: Lines = "sentences",
+    columns: cli.Columns = cli.Columns(),  # noqa: B008 (frozen)
     checkpoints: str | None = None,
-    objectives: OwnObjectives = None,
-    settings: Settings = (),
-    seed: Seed = 0,
-    device: Device = None,
-    out: Out = None,
-    session: Session = Session(),  # noqa: B008 (frozen)
+    objectives: cli.OwnObjectives = None,
+    settings: cli.Settings = (),
+    seed: cli.Seed = 0,
+    device: cli.Device = None,
+    out: cli.Out = None,
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Train one model as a study would: a plain Hugging Face folder.
 
@@ -290,32 +257,32 @@ def train(
             several of these joined by +. Default: log:16+linear:8. The first and the last are always kept.
         seed: Seed of initialisation, data order and noise.
     """
-    with working(session, *([start] if start else [])):
+    with cli.working(session, *([start] if start else [])):
+        from infoflow.foundation import UserError
         from infoflow.studies import StudyPlan, train_model
 
         changes = [f"training.device={device}"] if device else []
         chosen = with_settings(StudyPlan.load(plan, objectives=objectives), [*settings, *changes])
-        named = {"name": corpus, "text_column": text_column, "translation_column": translation_column}
-        named |= {"document_column": document_column, "documents": documents}
-        named |= {"lines": lines} if lines != "sentences" else {}
-        given = {name: value for name, value in named.items() if value}
+        columns_given = {key: one for key, one in asdict(columns).items() if one != getattr(cli.Columns(), key)}
+        given = columns_given | ({"name": corpus} if corpus else {})
         chosen = replace(chosen, corpus=replace(chosen.corpus, **given))
         if checkpoints is not None:
+            if start is not None:
+                raise UserError("--checkpoints only applies to new models, not to --start. Leave it out.")
             chosen = replace(chosen, checkpoints=replace(chosen.checkpoints, schedule=checkpoints))
         if start is None:
             _refuse_alone(extend_vocabulary)
-            trained = train_model(objective, chosen, seed, run_folder(out, objective))
+            trained = train_model(objective, chosen, seed, cli.run_folder(out, objective))
         else:
-            _refuse_checkpoints(checkpoints)
-            folder = run_folder(out, f"further/{objective}")
+            folder = cli.run_folder(out, f"further/{objective}")
             trained = _train_further()(objective, start, chosen, seed, folder, extend_vocabulary)
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()
         ]
-        show_table(["training", "value"], rows)
-        show_path("Model", trained.folder)
+        cli.show_table(["training", "value"], rows)
+        cli.show_path("Model", trained.folder)
         if trained.checkpoints is not None:
-            show_path("Checkpoints", trained.checkpoints)
+            cli.show_path("Checkpoints", trained.checkpoints)
 
 
 def _train_further() -> Callable[..., Any]:
@@ -337,13 +304,6 @@ def _refuse_alone(extend_vocabulary: int) -> None:
         )
 
 
-def _refuse_checkpoints(checkpoints: str | None) -> None:
-    from infoflow.foundation import UserError
-
-    if checkpoints is not None:
-        raise UserError("--checkpoints only applies to new models, not to --start. Leave it out.")
-
-
 def worker(
     run: Path,
     /,
@@ -351,7 +311,7 @@ def worker(
     processes: Annotated[int | None, Parameter(converter=limited("Threads"))] = None,
     gpus: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     patience: str = "10m",
-    session: Session = Session(),  # noqa: B008 (frozen)
+    session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Run stages of a study on this machine, for `infoflow study --cluster listen`.
 
@@ -363,7 +323,7 @@ def worker(
         gpus: Numbers or UUIDs of GPUs to use. May be repeated. Default: those of CUDA_VISIBLE_DEVICES.
         patience: Maximum time to wait for a study: 90s, 10m, 2h.
     """
-    with working(session):
+    with cli.working(session):
         from infoflow.engine import worker as work
 
         code = work(run, processes, session.threads or 1, list(gpus) or None, patience)
@@ -375,10 +335,10 @@ def stages(
     run: Path,
     /,
     *,
-    settings: Settings = (),
+    settings: cli.Settings = (),
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    out: Out = None,
-    log: Log = None,
+    out: cli.Out = None,
+    log: cli.Log = None,
 ) -> None:
     """List the stages of a study for another engine: Snakemake, Parsl, SLURM arrays. A plan is prepared, not run.
 
@@ -386,7 +346,7 @@ def stages(
         run: A study's run folder, a plan's TOML file, or a preset.
         as_json: One list of objects with key, label, kind, needs, done, cost (seconds), memory (bytes), threads, gpus.
     """
-    with reporting(log):
+    with cli.reporting(log):
         import json
 
         from infoflow.results import RunFolder
@@ -396,17 +356,17 @@ def stages(
             found = list_stages(RunFolder.existing(run))
         else:
             plan = with_settings(StudyPlan.load(str(run)), settings)
-            found = list_stages(RunFolder(run_folder(out, run.stem)), plan)
+            found = list_stages(RunFolder(cli.run_folder(out, run.stem)), plan)
         if as_json:
-            show(json.dumps(found, indent=1))
+            cli.show(json.dumps(found, indent=1))
         else:
             names = ("key", "label", "done", "cost", "gpus")
-            show_table(
+            cli.show_table(
                 ["key", "stage", "done", "seconds", "GPUs"], [[str(one[name]) for name in names] for one in found]
             )
 
 
-def stage(run: Path, key: str, /, *, session: Session = Session()) -> None:  # noqa: B008 (frozen)
+def stage(run: Path, key: str, /, *, session: cli.Session = cli.Session()) -> None:  # noqa: B008 (frozen)
     """Run one stage of a study, whose needs are done; `infoflow stages` lists them. Run it again to continue it.
 
     The exit code is 0 if the stage is done, 2 if it cannot run or fails, and 130 after Ctrl-C or SIGTERM. When all
@@ -416,7 +376,7 @@ def stage(run: Path, key: str, /, *, session: Session = Session()) -> None:  # n
         run: A study's run folder.
         key: The stage's key.
     """
-    with working(session):
+    with cli.working(session):
         from infoflow.studies import run_stage
 
-        show(f"{key}: {'done' if run_stage(run, key) else 'was done before'}")
+        cli.show(f"{key}: {'done' if run_stage(run, key) else 'was done before'}")

@@ -37,7 +37,6 @@ def show_text(text: str, indent: str = "") -> None:
 
 
 def show_path(label: str, path: Path) -> None:
-    """Print the path of a result."""
     show(f"{label}: {path}")
 
 
@@ -98,7 +97,6 @@ def _plain(text: str) -> str:
 
 
 def _limit() -> int:
-    """Maximum width of a line, in columns."""
     import shutil
 
     own = shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH
@@ -106,7 +104,6 @@ def _limit() -> int:
 
 
 def _stays_whole(cell: str) -> bool:
-    """Whether a cell is a number, an estimate, or a short name."""
     return _NUMBERS.issuperset(cell) or (" " not in cell and len(cell) <= _NAME)
 
 

@@ -21,48 +21,29 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import (
-    UserError,
-    atomic_write,
-    digest,
-    disk_named,
-    keep_freed_memory,
-    read_object,
-    request_stop,
-    sigterm_interrupts,
-    use_display,
-)
+from infoflow import foundation
 
 from ._stage import Checked, Message, Relay, Stage, fault
 from ._starting import PRIMITIVES, Meter, stage_lock, use_threads
 
 DONE, BUG, FAULT, STOPPED, ORPHANED = 0, 1, 2, 130, 137
 
-_AGAIN = 5.0
-"""Seconds until the request is repeated, since an interrupt inside a destructor is lost."""
+_AGAIN = 5.0  # seconds until the request is repeated, since an interrupt inside a destructor is lost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageMessage:
-    """The message that starts the process."""
-
     folder: str
     key: str
-    notes: str
-    """Folder below `work/.engine` in which this run of a graph records what is done."""
-    entry: str
-    """`package.module:function`, which finds the stage of (run folder, key) and, if necessary, its needs."""
+    notes: str  # folder below `work/.engine` in which this run of a graph records what is done
+    entry: str  # `package.module:function`, which finds the stage of (run folder, key) and, if necessary, its needs
     threads: int = 1
-    device: str | None = None
-    """Visible GPUs (empty: none); None: those that the worker sees."""
-    patience: float = 60.0
-    """Seconds that a finished need may remain invisible, since shared file systems lag."""
-    grace: float = 120.0
-    """Seconds for saving once nobody waits for the process any more."""
+    device: str | None = None  # visible GPUs (empty: none); None: those that the worker sees
+    patience: float = 60.0  # seconds that a finished need may remain invisible, since shared file systems lag
+    grace: float = 120.0  # seconds for saving once nobody waits for the process any more
 
 
 def find_stage(entry: str, folder: str, key: str) -> Stage:
-    """The stage with that key, found by the function `entry`."""
     module, _, function = entry.partition(":")
     return getattr(importlib.import_module(module), function)(folder, key)
 
@@ -73,21 +54,21 @@ def engine_folder(folder: Path | str) -> Path:
 
 
 def log_path(folder: Path | str, key: str) -> Path:
-    """The file with all output of a stage's processes."""
     return Path(folder) / "work" / "logs" / f"{_file_name(key)}.log"
 
 
 def _file_name(key: str) -> str:
     harmless = key.replace("-", "").replace("_", "").isalnum() and key.isascii() and len(key) < 100
-    return key if harmless else digest(key)
+    return key if harmless else foundation.digest(key)
 
 
 def run_stage(order: StageMessage, connection: Connection) -> None:
-    """The main function of the process."""
-    _detach()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the study, which sends the request
+    with suppress(OSError, AttributeError):
+        os.setsid()
     mouth = _Mouth(connection)
     try:
-        with sigterm_interrupts():
+        with foundation.sigterm_interrupts():
             threading.Thread(target=_listen, args=(connection, order.grace), name="stop", daemon=True).start()
             code = _guarded(order, mouth)
     except KeyboardInterrupt:
@@ -95,12 +76,6 @@ def run_stage(order: StageMessage, connection: Connection) -> None:
     with suppress(ValueError, OSError):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(code)
-
-
-def _detach() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the study, which sends the request
-    with suppress(OSError, AttributeError):
-        os.setsid()
 
 
 class _Mouth:
@@ -135,7 +110,7 @@ def _ask(asked: threading.Event) -> None:
 
     def ask() -> None:
         while True:
-            request_stop()
+            foundation.request_stop()
             time.sleep(_AGAIN)
 
     threading.Thread(target=ask, name="ask", daemon=True).start()
@@ -143,7 +118,7 @@ def _ask(asked: threading.Event) -> None:
 
 def _guarded(order: StageMessage, mouth: _Mouth) -> int:
     try:
-        with disk_named(Path(order.folder)):
+        with foundation.disk_named(Path(order.folder)):
             _open_log(order)
             _set_environment(order)
             _work(order, mouth)
@@ -188,14 +163,14 @@ def _set_environment(order: StageMessage) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if order.device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = order.device
-    keep_freed_memory()
+    foundation.keep_freed_memory()
     use_threads(order.threads)
 
 
 def _work(order: StageMessage, mouth: _Mouth) -> None:
     mouth.tell({"event": "start", "host": platform.node(), "process": os.getpid()})
     meter = Meter()
-    with use_display(Relay(mouth.tell)):
+    with foundation.use_display(Relay(mouth.tell)):
         _await_folder(order)
         stage = find_stage(order.entry, order.folder, order.key)
         use_threads(order.threads)  # torch may have been imported just now
@@ -207,7 +182,10 @@ def _work(order: StageMessage, mouth: _Mouth) -> None:
                 device = os.environ.get("CUDA_VISIBLE_DEVICES", "") if "GPU" in stage.resources else ""
                 usage = asdict(meter.usage(device, order.threads))
                 result = {"event": "done", "facts": facts, "usage": usage}
-                _store_result(order, result)
+                path = _result_path(order)
+                if path.parent.is_dir():  # otherwise the study has ended without this stage
+                    with foundation.atomic_write(path) as temporary:
+                        temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
     mouth.tell(result)
 
 
@@ -218,26 +196,18 @@ def _result_path(order: StageMessage) -> Path:
 def stored_result(order: StageMessage) -> Message | None:
     """The stage's final message, if it finished during this run; its worker may be gone."""
     try:
-        found = read_object(_result_path(order))
+        found = foundation.read_object(_result_path(order))
     except (OSError, ValueError):  # damaged: the stage is checked again
         return None
     whole = isinstance(found.get("facts"), dict) and isinstance(found.get("usage"), dict)
     return found if whole and found.get("event") == "done" else None
 
 
-def _store_result(order: StageMessage, result: Message) -> None:
-    path = _result_path(order)
-    if path.parent.is_dir():  # otherwise the study has ended without this stage
-        with atomic_write(path) as temporary:
-            temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
-
-
 def _await_folder(order: StageMessage) -> None:
-    """Wait until the run folder is visible on this machine."""
     deadline = time.monotonic() + order.patience
     while not (engine_folder(order.folder) / order.notes).is_dir():
         if time.monotonic() > deadline:
-            raise UserError(
+            raise foundation.UserError(
                 f"{platform.node()} does not see the study's folder {order.folder}, or the study has ended. All "
                 "machines must see it under the same path."
             )
@@ -252,7 +222,7 @@ def _await_needs(stage: Stage, order: StageMessage) -> None:
         need: Any = find_stage(order.entry, order.folder, key)
         while isinstance(need, Checked) and not need.is_done():
             if time.monotonic() > deadline:
-                raise UserError(
+                raise foundation.UserError(
                     f"The results of {need.label} are not in {order.folder} on {platform.node()}, "
                     f"{order.patience:.0f} s after it ended. Check that all machines share that folder."
                 )

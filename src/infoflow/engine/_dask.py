@@ -4,10 +4,11 @@ import asyncio
 import logging
 import queue
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from distributed import Client, Future, Scheduler, SpecCluster, Worker
 from distributed.comm import connect
@@ -21,37 +22,32 @@ from ._stage import Ending, Event, Message, Stage, in_order, path_lengths
 from ._where import GONE, PATIENCE, WATCH, Following, RunNotes, address_in, parse_listen, require_free, require_private
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, security_of, supervise, visible_devices
 
-_LOOK = 0.05
-"""Seconds between checks for ended stages."""
+_LOOK = 0.05  # seconds between checks for ended stages
 _LOG = logging.getLogger("distributed.client")
-_GRACE = 120.0
-"""Seconds that running stages have for saving."""
+_GRACE = 120.0  # seconds that running stages have for saving
 _RECONNECT = 5.0
 """Seconds until a lost scheduler is given up; a client that reconnects has lost its futures in any case."""
 _AGAIN = 300.0
-_LATE_BEATS = 5.0
-"""Seconds that heartbeats may be late when the scheduler checks for silent workers."""
+_LATE_BEATS = 5.0  # seconds that heartbeats may be late when the scheduler checks for silent workers
 
 
-@runtime_checkable
-class TaskPlace(Protocol):
-    """Where the tasks run."""
-
+class TaskPlace(ABC):
+    @abstractmethod
     def open(self, notes: RunNotes) -> Client: ...
 
+    @abstractmethod
     def close(self, client: Client) -> None: ...
 
-    def check(self, stages: Sequence[Stage]) -> None:
+    def check(self, stages: Sequence[Stage]) -> None:  # noqa: B027 (workers that join later may offer it)
         """Refuse stages that need resources that no worker of this place will ever have."""
-        ...
 
+    @abstractmethod
     def missing_worker(self, folder: str) -> str:
         """Advice for the user if there is no worker."""
-        ...
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Here:
+class Here(TaskPlace):
     """Scheduler and worker inside this process, without an open port."""
 
     jobs: int
@@ -82,7 +78,7 @@ class Here:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Listening:
+class Listening(TaskPlace):
     """As `Here`, with a TLS port; other machines join it with the details in `engine.json`."""
 
     host: str
@@ -118,15 +114,12 @@ class Listening:
         if self._cluster is not None:
             self._cluster.close()
 
-    def check(self, stages: Sequence[Stage]) -> None:
-        pass  # joining workers may offer it
-
     def missing_worker(self, folder: str) -> str:
         return f"Start a worker, on any machine that sees this folder: infoflow worker {folder}"
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Outside:
+class Outside(TaskPlace):
     """An existing Dask cluster; the user's Dask configuration says how to reach it (certificates)."""
 
     address: str | None = None
@@ -150,9 +143,6 @@ class Outside:
     def close(self, client: Client) -> None:
         client.close()
         _LOG.setLevel(self._log_level)
-
-    def check(self, stages: Sequence[Stage]) -> None:
-        pass
 
     def missing_worker(self, folder: str) -> str:
         return f"Add workers to the cluster at {self.address or self.scheduler_file}."
@@ -208,8 +198,6 @@ async def close_http(cluster: SpecCluster) -> None:
 
 
 class DaskEngine:
-    """Runs graphs in one place; see `Engine`."""
-
     def __init__(
         self, place: TaskPlace, folder: str, entry: str, preload: Sequence[str], devices: Sequence[str] | None = None
     ) -> None:
@@ -240,7 +228,6 @@ class DaskEngine:
             self._notes.close()
 
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
-        """See `Engine.run`."""
         stages = in_order(graph)
         self._place.check(stages)
         run = Following(stages=stages, futures=self._submit(stages, self._notes.new_run()), on_event=on_event)
@@ -335,7 +322,6 @@ class DaskEngine:
                 self._client.cancel(list(run.futures.values()))
 
     def _everywhere(self, action: str) -> list[bool]:
-        """Run the action on each worker that responds."""
         if self._client.status != "running":
             return []
         try:

@@ -11,8 +11,6 @@ from infoflow.foundation import launched, use_display
 from ._stage import Ending, Event, Relay, Stage, Tally, as_event, fault, in_order
 from ._starting import Meter, use_threads
 
-# The protocol of engines, and how to get one.
-
 
 @runtime_checkable
 class Engine(Protocol):
@@ -36,12 +34,7 @@ class Engine(Protocol):
 
 
 def local_engine(
-    jobs: int,
-    preload: Sequence[str] = (),
-    *,
-    folder: Path | str,
-    entry: str,
-    devices: Sequence[str] | None = None,
+    jobs: int, preload: Sequence[str] = (), *, folder: Path | str, entry: str, devices: Sequence[str] | None = None
 ) -> Engine:
     """An engine on this machine with `jobs` concurrent processes; it opens no port and needs no setup.
 
@@ -86,9 +79,6 @@ def cluster_engine(
     from ._dask import DaskEngine, place
 
     return DaskEngine(place(where, jobs, insecure), os.fspath(run_folder), entry, preload)
-
-
-# Runs stages one after another in the calling process: for `torchrun`, single processes and debugging.
 
 
 class InTurn:
@@ -151,7 +141,6 @@ def _blame(stage: Stage, endings: dict[str, Ending]) -> str:
 
 @contextmanager
 def _threads_kept() -> Iterator[None]:
-    """Restore the caller's number of threads."""
     import sys
 
     before = os.environ.get("OMP_NUM_THREADS")

@@ -15,40 +15,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import (
-    UserError,
-    as_written,
-    digest,
-    file_digest,
-    missing_extra,
-    processor,
-    read_object,
-    version,
-    writable,
-)
-
-# The self-signed certificate that authenticates a study and its workers to each other.
-
+from infoflow import foundation
+from infoflow.foundation import processor
 
 _NAME = "infoflow-study"
-_EARLIER = timedelta(days=1)
-"""The clock of another machine may be behind, and the certificate must be valid there too."""
+_EARLIER = timedelta(days=1)  # the clock of another machine may be behind, and the certificate must be valid there too
 _LATER = timedelta(days=366)
 
 
 def self_signed() -> tuple[str, str]:
-    """A new certificate and its private key, both in PEM format.
-
-    Raises:
-        UserError: `cryptography` is not installed.
-    """
+    """A new certificate and its private key, both in PEM format."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     except ImportError:
-        raise missing_extra("--cluster listen", "cryptography", "cluster") from None
+        raise foundation.missing_extra("--cluster listen", "cryptography", "cluster") from None
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _NAME)])
     now = datetime.now(UTC)
@@ -65,9 +48,6 @@ def self_signed() -> tuple[str, str]:
     )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return certificate.public_bytes(Encoding.PEM).decode(), private.decode()
-
-
-# Explains why a study cannot be reached.
 
 
 _NOT_YET_VALID, _EXPIRED = 9, 10  # OpenSSL's codes
@@ -119,9 +99,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         one = real or one.__cause__ or one.__context__
 
 
-# How other machines find a study: the file `engine.json` in its folder, with everything that must agree.
-
-
 FILE = "engine.json"
 _LIBRARIES = (
     *("numpy", "scipy", "scikit-learn", "pandas", "transformers", "tokenizers", "sentencepiece"),
@@ -137,23 +114,21 @@ class Versions:
     """Versions that must agree on all machines for equal numbers, and others for information."""
 
     infoflow: str
-    code: str
-    """Digest of infoflow's source code."""
+    code: str  # digest of infoflow's source code
     python: str
     torch: str
     processor: str
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the other libraries that affect numbers."""
+    libraries: Mapping[str, str] = field(default_factory=dict)  # versions of the other libraries that affect numbers
 
     @classmethod
     def here(cls) -> "Versions":
         return cls(
-            infoflow=version("infoflow"),
+            infoflow=foundation.version("infoflow"),
             code=_code_digest(),
             python=".".join(platform.python_version_tuple()[:2]),
-            torch=version("torch"),
+            torch=foundation.version("torch"),
             processor=processor(),
-            libraries={name: version(name) for name in _LIBRARIES},
+            libraries={name: foundation.version(name) for name in _LIBRARIES},
         )
 
     def refusal(self, here: "Versions") -> str:
@@ -179,22 +154,17 @@ class Invitation:
     """The content of `engine.json`. Anyone who can read it can run code as the user, so only the user may read it."""
 
     address: str
-    folder: str
-    """The run folder, under the path common to all machines."""
+    folder: str  # the run folder, under the path common to all machines
     certificate: str
     key: str
     nonce: str
     versions: Versions
 
     def write(self, folder: Path | str) -> None:
-        """Write it to the run folder atomically, readable only by its owner.
-
-        Raises:
-            UserError: The file cannot be written there.
-        """
+        """Write it to the run folder atomically, readable only by its owner."""
         path = Path(folder) / FILE
         temporary = path.with_name(f".{FILE}.{os.getpid()}.partial")
-        with writable(path):
+        with foundation.writable(path):
             temporary.unlink(missing_ok=True)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -204,33 +174,32 @@ class Invitation:
             temporary.replace(path)
 
     def remove(self, folder: Path | str) -> None:
-        """Remove it, unless another study has written its own there."""
-        with suppress(OSError, UserError):
+        with suppress(OSError, foundation.UserError):
             if read_invitation(folder) == self:
                 (Path(folder) / FILE).unlink()
 
 
 def read_invitation(folder: Path | str) -> Invitation | None:
-    """The invitation in the run folder, or None."""
     path = Path(folder) / FILE
     try:
         found = path.stat()
         if os.name != "nt" and found.st_mode & 0o077:
-            raise UserError(
+            raise foundation.UserError(
                 f"{path} must be readable only by you, since it gives access to the study. Its mode is "
                 f"{found.st_mode & 0o777:03o}. Start the study again on a file system that preserves file modes."
             )
         if hasattr(os, "getuid") and found.st_uid not in (0, os.getuid()):
-            raise UserError(f"{path} was written by another user. A worker only joins its own user's study.")
-        return _invitation(read_object(path))
+            raise foundation.UserError(f"{path} was written by another user. A worker only joins its own user's study.")
+        return _invitation(foundation.read_object(path))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(
-            f"{FILE} in {as_written(str(folder))} cannot be read: {error.strerror}. Name a study's run folder."
+        raise foundation.UserError(
+            f"{FILE} in {foundation.as_written(str(folder))} cannot be read: {error.strerror}. "
+            "Name a study's run folder."
         ) from None
     except ValueError as error:
-        raise UserError(
+        raise foundation.UserError(
             f"{path} is not an invitation to a study: {error}. Start the study again with --cluster listen."
         ) from None
 
@@ -251,11 +220,11 @@ def _invitation(fields: dict[str, Any]) -> Invitation:
             raise ValueError(f"{name} must be text")
     address = _ADDRESS.fullmatch(invitation.address)
     if not address or int(address[2]) > 65535:
-        raise ValueError(f"address must be tls://HOST:PORT. Got {as_written(invitation.address)}")
+        raise ValueError(f"address must be tls://HOST:PORT. Got {foundation.as_written(invitation.address)}")
     if not _NONCE.fullmatch(invitation.nonce):
-        raise ValueError(f"nonce must consist of letters and digits. Got {as_written(invitation.nonce)}")
+        raise ValueError(f"nonce must consist of letters and digits. Got {foundation.as_written(invitation.nonce)}")
     if not Path(invitation.folder).is_absolute():
-        raise ValueError(f"folder must be an absolute path. Got {as_written(invitation.folder)}")
+        raise ValueError(f"folder must be an absolute path. Got {foundation.as_written(invitation.folder)}")
     return invitation
 
 
@@ -274,7 +243,7 @@ def require_own(folder: Path) -> None:
             why = "is writable by everybody"
         else:
             continue
-        raise UserError(
+        raise foundation.UserError(
             f"A worker runs the folder's contents as you, so only you may be able to change them. {entry} {why}. Use a "
             "folder of your own, or remove the permission: chmod -R o-w FOLDER"
         )
@@ -282,6 +251,7 @@ def require_own(folder: Path) -> None:
 
 @cache
 def _code_digest() -> str:
-    """Digest of all source files of this package."""
     root = Path(__file__).parents[1]
-    return digest({path.relative_to(root).as_posix(): file_digest(path) for path in sorted(root.rglob("*.py"))})
+    return foundation.digest(
+        {path.relative_to(root).as_posix(): foundation.file_digest(path) for path in sorted(root.rglob("*.py"))}
+    )

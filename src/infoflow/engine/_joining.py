@@ -15,12 +15,10 @@ from ._invitation import Invitation, Versions, read_invitation, require_own
 _LOOK = 1.0
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 30.0
 """First and last pause in seconds between attempts to reach a study; each doubles the preceding one."""
-_LATE = 60.0
-"""Seconds that a shared file system may take to show a new folder."""
+_LATE = 60.0  # seconds that a shared file system may take to show a new folder
 
 
 def seconds_of(patience: str) -> float:
-    """Seconds in a duration such as `90s`, `10m` or `2h`."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?", patience.strip())
     if not found:
         raise UserError(f"--patience must be a time such as 90s, 10m or 2h. Got {patience}.")

@@ -1,16 +1,11 @@
 """The stages that an engine runs: their messages, their display, their ends and their faults."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from infoflow.foundation import AbstractDisplay, Job, UserError, plain_fault
-
-# The stages that an engine runs, their messages, and how each one ended.
-
+from infoflow.foundation import JsonDisplay, UserError, plain_fault
 
 EventKind = Literal["start", "progress", "note", "warning", "end"]
 EndingState = Literal["done", "failed", "skipped", "stopped"]
@@ -67,37 +62,23 @@ class Checked(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Resources that a stage used."""
-
-    seconds: float
-    """Wall time of its last process."""
-    cpu_seconds: float
-    """CPU time of that process and of child processes that it waited for, without earlier attempts."""
-    peak_memory: int
-    """Peak bytes of that process, 0 if the system does not report it."""
+    seconds: float  # wall time of its last process
+    cpu_seconds: float  # CPU time of that process and of child processes that it waited for, without earlier attempts
+    peak_memory: int  # peak bytes of that process, 0 if the system does not report it
     host: str
     processor: str
-    device: str
-    """The assigned GPU (as `CUDA_VISIBLE_DEVICES` names it), else `cpu`."""
-    threads: int
-    """Threads that torch used."""
+    device: str  # the assigned GPU (as `CUDA_VISIBLE_DEVICES` names it), else `cpu`
+    threads: int  # threads that torch used
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """How a stage ended."""
-
     state: EndingState
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """done: the return value of `run`."""
-    usage: Usage | None = None
-    """done: resources used."""
-    text: str = ""
-    """failed: the reason."""
-    log: str = ""
-    """failed: the file with all its output."""
-    because: str = ""
-    """skipped: key of the stage that failed."""
+    facts: Mapping[str, Any] = field(default_factory=dict)  # done: the return value of `run`
+    usage: Usage | None = None  # done: resources used
+    text: str = ""  # failed: the reason
+    log: str = ""  # failed: the file with all its output
+    because: str = ""  # skipped: key of the stage that failed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,12 +87,10 @@ class Event:
 
     kind: EventKind
     stage: str = ""
-    text: str = ""
-    """note, warning: the text."""
+    text: str = ""  # note, warning: the text
     fields: Mapping[str, Any] = field(default_factory=dict)
     """start: the `host`; progress: `label`, `done`, `total`, `unit`, `rate`, `seconds_left`, `at`, losses."""
-    ending: Ending | None = None
-    """end: how the stage ended."""
+    ending: Ending | None = None  # end: how the stage ended
 
 
 def in_order(graph: Sequence[Stage]) -> list[Stage]:
@@ -146,12 +125,8 @@ def path_lengths(graph: Sequence[Stage]) -> dict[str, float]:
     return lengths
 
 
-# Faults of stages: which are the user's or the machine's, when to give up, and how all are reported at the end.
-
-
 _SAME = 3
-_MOST_REASONS = 5
-"""Number of reasons reported in full; each further failure gets one line."""
+_MOST_REASONS = 5  # number of reasons reported in full; each further failure gets one line
 
 
 def fault(error: BaseException) -> str | None:
@@ -166,8 +141,6 @@ def fault(error: BaseException) -> str | None:
 
 
 class Tally:
-    """Counts failures by their reason."""
-
     def __init__(self) -> None:
         self._reasons: Counter[str] = Counter()
 
@@ -202,7 +175,6 @@ def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending], hint: s
 
 
 def _failure_text(text: str, stages: Sequence[tuple[str, str]]) -> str:
-    """The report for the stages (label and log) that failed for one reason."""
     logs = [log for _, log in stages if log]
     failure = f"{', '.join(sorted(label for label, _ in stages))}: {text}"
     return failure + (f"\n{'Its log' if len(logs) == 1 else 'Their logs'}: {', '.join(logs)}" if logs else "")
@@ -212,14 +184,11 @@ def _stages(number: int) -> str:
     return f"{number} stage{'s' * (number > 1)}"
 
 
-# The display inside a stage, which turns its output into JSON events for the person who waits.
-
-
 Message = dict[str, Any]
 """One event as JSON: `{"event": "progress", ...}`."""
 
 
-class Relay(AbstractDisplay):
+class Relay(JsonDisplay):
     """A display that passes each event to `tell`, at most one per second for a running job."""
 
     seconds_between = 1.0
@@ -228,25 +197,10 @@ class Relay(AbstractDisplay):
         super().__init__()
         self._tell = tell
 
-    def _say(self, text: str) -> None:
-        self._tell({"event": "note", "text": text})
-
-    def _alert(self, text: str) -> None:
-        self._tell({"event": "warning", "text": text})
-
-    @contextmanager
-    def _shown(self, job: Job) -> Iterator[Callable[[Job], None]]:
-        yield lambda job: self._tell(
-            {"event": "progress", **{name: _finite(value) for name, value in job.numbers().items()}}
-        )
-
-
-def _finite(value: float | str | None) -> float | str | None:
-    """Replace NaN and infinity, which JSON lacks and a diverged loss may be."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    def tell(self, event: Message) -> None:
+        self._tell(event)
 
 
 def as_event(stage: str, message: Mapping[str, Any]) -> Event:
-    """The event for a message of a stage."""
     fields = {name: value for name, value in message.items() if name not in ("event", "text")}
     return Event(kind=message["event"], stage=stage, text=message.get("text", ""), fields=fields)

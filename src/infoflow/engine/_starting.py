@@ -162,13 +162,10 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def starter(preload: Sequence[str] = ()) -> "Spawner | Forker":
-    """The object that starts processes on this system."""
     return Forker(preload) if sys.platform == "linux" else Spawner()
 
 
 # Prevents two processes at one stage: one that was cut off may still save while another machine starts the stage.
-
-
 _BEAT, _STALE, _LOOK = 30.0, 300.0, 1.0
 """Seconds between signs of life, until a silent holder is given up, and between checks."""
 
@@ -274,9 +271,6 @@ def _is_stale(path: Path) -> bool:
         probe.unlink(missing_ok=True)
 
 
-# Resources that a stage uses, and the threads it may use.
-
-
 class Meter:
     """Measures the resources that this process uses, from the creation of the meter."""
 
@@ -284,6 +278,7 @@ class Meter:
         self._start, self._cpu = time.monotonic(), _cpu_seconds()
 
     def usage(self, device: str, threads: int) -> Usage:
+        torch = sys.modules.get("torch")
         return Usage(
             seconds=round(time.monotonic() - self._start, 3),
             cpu_seconds=round(_cpu_seconds() - self._cpu, 3),
@@ -291,7 +286,7 @@ class Meter:
             host=platform.node(),
             processor=processor(),
             device=device or "cpu",
-            threads=_threads_in_use(threads),
+            threads=torch.get_num_threads() if torch else threads,
         )
 
 
@@ -302,13 +297,7 @@ def use_threads(threads: int) -> None:
         set_threads(threads)
 
 
-def _threads_in_use(threads: int) -> int:
-    torch = sys.modules.get("torch")
-    return torch.get_num_threads() if torch else threads
-
-
 def _cpu_seconds() -> float:
-    """CPU seconds of this process and its ended children."""
     return time.process_time() + sum(os.times()[2:4])  # children only in hundredths of a second
 
 

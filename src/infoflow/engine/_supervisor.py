@@ -50,8 +50,6 @@ class _NotStarted(Exception):
 
 
 class _Running:
-    """A process with its pipe."""
-
     def __init__(self, key: str, process: BaseProcess, connection: Connection) -> None:
         self.key, self.process, self.connection = key, process, connection
         self.given_up = False
@@ -113,13 +111,7 @@ class Supervisor:
         self._stopping = self._leaving = False
 
     def supervise(self, order: StageMessage, gpus: float, tell: Callable[[Message], None]) -> Message:
-        """Run a stage to its end; returns `{"facts": ..., "usage": ...}`.
-
-        Raises:
-            Stopped: The study was stopped.
-            Leaving: The worker was asked to leave.
-            StageFailed: The stage failed, or was killed repeatedly.
-        """
+        """Run a stage to its end; returns `{"facts": ..., "usage": ...}`."""
         if (stored := stored_result(order)) is not None:
             return stored
         log = str(log_path(order.folder, order.key))
@@ -153,7 +145,6 @@ class Supervisor:
         self._end(stopping=True)
 
     def leave(self) -> None:
-        """As `stop`, but other workers continue the stages."""
         self._end(stopping=False)
 
     def _end(self, stopping: bool) -> None:
@@ -166,7 +157,6 @@ class Supervisor:
             child.stop()
 
     def kill(self) -> None:
-        """End all running processes at once."""
         self.stop()
         with self._changed:
             running = list(self._running)
@@ -264,7 +254,6 @@ _ADVICE = (
 
 
 def last_lines(log: str) -> str:
-    """The last lines of a log."""
     try:
         with Path(log).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 20_000))

@@ -9,15 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 from infoflow.foundation import UserError, as_written, current_display, read_object, writable
 
 from ._child import engine_folder
 from ._stage import Ending, Event, Message, Stage, Tally, Usage, as_event
 from ._supervisor import StageFailed, Stopped
-
-# Values of `--cluster`: a port of this machine, a scheduler's address, or the file that a scheduler wrote.
 
 
 def parse_listen(where: str) -> tuple[str, int]:
@@ -88,8 +86,6 @@ def require_private(address: str, insecure: bool) -> None:
 
 
 # The folder `work/.engine/NONCE` of a run, by which a worker recognises that it sees the study's files.
-
-
 LOCKS = "locks"
 
 
@@ -102,11 +98,7 @@ class RunNotes:
         self._runs = 0
 
     def open(self) -> None:
-        """Create the folder and remove leftovers of killed engines; only one engine works in a run folder at a time.
-
-        Raises:
-            UserError: The folder cannot be created.
-        """
+        """Create the folder and remove leftovers of killed engines; only one engine works in a run folder at a time."""
         home = engine_folder(self.folder)
         with writable(home):
             (home / LOCKS).mkdir(parents=True, exist_ok=True)
@@ -126,34 +118,18 @@ class RunNotes:
         shutil.rmtree(engine_folder(self.folder) / self.nonce, ignore_errors=True)
 
 
-# The state of a graph while Dask runs it: running stages, endings, and responsible failures.
-
-
 PATIENCE = 30.0
 """Seconds without a worker, or without an answer, until that is reported."""
 WATCH = 5.0
 """Seconds between checks of the workers."""
-_LATE = 60.0
-"""Seconds that a stage's last messages may take, since they arrive on another path than its ending."""
+_LATE = 60.0  # seconds that a stage's last messages may take, since they arrive on another path than its ending
 GONE = "Lost the cluster's scheduler. Finished work is kept; run the same command to continue."
-
-
-@runtime_checkable
-class Future(Protocol):
-    """The part of a Dask future that is used."""
-
-    @property
-    def status(self) -> str: ...
-
-    def exception(self) -> BaseException | None: ...
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Following:
-    """The state of one graph while it runs."""
-
     stages: Sequence[Stage]
-    futures: Mapping[str, Future]
+    futures: Mapping[str, Any]  # Dask's
     on_event: Callable[[Event], None]
     endings: dict[str, Ending] = field(default_factory=dict)
     hopeless: bool = False
@@ -175,7 +151,6 @@ class Following:
             self.on_event(as_event(key, message))
 
     def ended(self) -> list[Stage]:
-        """Stages that have ended since the last check."""
         return [stage for stage in self.stages if stage.key not in self.endings and not self._is_open(stage.key)]
 
     def note(self, ended: Sequence[Stage]) -> None:

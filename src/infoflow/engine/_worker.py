@@ -27,12 +27,9 @@ from ._stage import Message
 from ._starting import starter
 from ._supervisor import Leaving, StageFailed, Stopped, Supervisor
 
-_REACH = 15.0
-"""Seconds that the study has to answer one request."""
-_SILENCE = 45.0
-"""Seconds without an answer until the connection is given up."""
-_GRACE = 120.0
-"""Seconds that running stages have for saving."""
+_REACH = 15.0  # seconds that the study has to answer one request
+_SILENCE = 45.0  # seconds without an answer until the connection is given up
+_GRACE = 120.0  # seconds that running stages have for saving
 
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": 100,  # dying workers are pre-empted machines
@@ -57,7 +54,6 @@ def own_settings() -> Iterator[None]:
 
 
 def plugin_name(nonce: str) -> str:
-    """The name of a study's plugin and of its event topic."""
     return f"infoflow-{nonce}"
 
 
@@ -147,11 +143,7 @@ def visible_devices(hardware: Path = Path("/dev")) -> tuple[str, ...]:
 
 
 def serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["lost", "left"]:
-    """Work for one study until the connection ends or this process is asked to leave.
-
-    Raises:
-        Unreachable: The study cannot be joined.
-    """
+    """Work for one study until the connection ends or this process is asked to leave."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with own_settings():
         return asyncio.run(_serve(invitation, jobs, devices))
@@ -229,7 +221,6 @@ async def _silence(worker: Worker) -> None:
 
 
 def security_of(certificate: str, key: str) -> Security:
-    """TLS with the study's single certificate on both sides."""
     roles = {
         f"tls_{role}_{part}": value
         for role in ("client", "scheduler", "worker")

@@ -23,7 +23,6 @@ from ._table import Reading, gather
 # the same test on training runs of one objective, with seeds in place of objectives, and, for claims about specific
 # layers, on layers permuted in every training run. Both produce many replicas.
 
-
 _MOST, _NUM_ORDERS = 400, 400
 
 Side = Mapping[str, str]
@@ -53,9 +52,7 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
     ]
     if unknown := {name for side in named for name in side} - set(reads):
         raise ValueError(f"sides must name readings ({', '.join(reads)}). Got {', '.join(sorted(unknown))}.")
-    return Control(
-        name="training runs that differ only in their seed", reads=reads, replicas=partial(_by_seed, sides=named)
-    )
+    return Control("training runs that differ only in their seed", reads, replicas=partial(_by_seed, sides=named))
 
 
 def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Control:
@@ -65,9 +62,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
     nothing is measured.
     """
     return Control(
-        name="layers in random order, drawn for each training",
-        reads=reads,
-        replicas=partial(_reordered, numbers=numbers),
+        "layers in random order, drawn for each training", reads, replicas=partial(_reordered, numbers=numbers)
     )
 
 
@@ -135,17 +130,12 @@ def _mean_in_any_order(one: Samples, numbers: int, rng: np.random.Generator) -> 
     return np.mean(moved, axis=0, keepdims=True)
 
 
-# Runs a claim's test on controls, where the effect should not appear.
-
-
 _NULL_LEVEL = 0.95
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlOutcome:
-    """Result of a control for the claim's deciding condition."""
-
     name: str
     value: float
     unit: str
@@ -247,7 +237,6 @@ def _beyond_chance(control: Control, finding: Finding, found: dict[str, Samples]
 
 
 def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | None:
-    """The decisive control that comes closest to the claim; None if none was measured."""
     measured = [control for control in controls if control.decisive and not control.missing]
     sign = 1 if side == "above" else -1
     return max(measured, key=lambda c: (c.shows_claim, np.nan_to_num(sign * c.value, nan=-np.inf)), default=None)

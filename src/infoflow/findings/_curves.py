@@ -2,35 +2,23 @@
 
 # N rows (estimate, seeds, draws), L layers, R bins of frequency rank
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 
+from infoflow import representations
 from infoflow.foundation import stream
-from infoflow.representations import (
-    CHANGE_BY_FREQUENCY,
-    CONTEXT_NEIGHBOURS,
-    GEOMETRY,
-    IDENTITY_NEIGHBOURS,
-    INFLUENCE_BY_FREQUENCY,
-    LAYER_DISTANCE,
-    MODEL_DISTANCE,
-    MUTUAL_INFORMATION,
-    POSITION_NEIGHBOURS,
-    TAG_NEIGHBOURS,
-)
 from infoflow.results import Spec
 
 from ._finding import Control, Curves
 from ._model_group import CAUSAL, MASKED, NAMES, TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, check_layers
 
+
 # Shapes of curves: steps, ratios, rank correlations; rows are draws, columns are layers.
-
-
 def falls(curves: np.ndarray) -> np.ndarray:
     """How far each layer's value lies below that of the preceding layer, (N, K − 1)."""
     return -np.diff(curves, axis=1)
@@ -72,7 +60,6 @@ def layer_names(num: int, first: int) -> list[str]:
 
 
 def num_layers(curves: Mapping[str, np.ndarray]) -> int:
-    """The number of layers of the shortest curve."""
     return min(curve.shape[1] for curve in curves.values())
 
 
@@ -91,54 +78,61 @@ def middle_layer(num_layers: int) -> int:
     return (num_layers + 1) // 2
 
 
-# Curves that several claims share.
-
-
 def information(objective: Spec, side: Literal["input", "output"], regime: str = "clean", first: int = 0) -> Reading:
     """Mutual information of the states with the input or the output token, layers 0..L."""
-    return Table(MUTUAL_INFORMATION.name, objective).where(side=side, regime=regime).by("layer", first=first)
+    return (
+        Table(representations.MUTUAL_INFORMATION.name, objective)
+        .where(side=side, regime=regime)
+        .by("layer", first=first)
+    )
 
 
 def identity(objective: Spec) -> Reading:
     """Share of neighbours that are the same token, layers 1..L (the layers of the published figure)."""
-    return Table(IDENTITY_NEIGHBOURS.name, objective).by("layer", first=1)
+    return Table(representations.IDENTITY_NEIGHBOURS.name, objective).by("layer", first=1)
 
 
 def change(objective: Spec) -> Reading:
     """Distance between consecutive layers 1-2 .. (L−1)-L."""
-    return Table(LAYER_DISTANCE.name, objective).by("layer", first=1)
+    return Table(representations.LAYER_DISTANCE.name, objective).by("layer", first=1)
+
+
+def of_objectives(reading: Callable[[Spec], Reading]) -> dict[str, Reading]:
+    return {"translation": reading(TRANSLATION), "causal": reading(CAUSAL), "masked": reading(MASKED)}
 
 
 def geometry(objective: Spec, measure: str, space: str = "raw") -> Reading:
     """Similarity of words' states, layers 0..L."""
-    return Table(GEOMETRY.name, objective).where(measure=measure, space=space).by("layer")
+    return Table(representations.GEOMETRY.name, objective).where(measure=measure, space=space).by("layer")
 
 
 def position(objective: Spec) -> Reading:
     """Mean distance between the positions of a token and of neighbours of the same token, layers 1..L."""
-    return Table(POSITION_NEIGHBOURS.name, objective).by("layer", first=1)
+    return Table(representations.POSITION_NEIGHBOURS.name, objective).by("layer", first=1)
 
 
 def context(objective: Spec, side: Literal["left", "right"]) -> Reading:
     """Share of neighbours of the same token that also share the adjacent token, layers 1..L."""
-    return Table(CONTEXT_NEIGHBOURS.name, objective).where(side=side).by("layer", first=1)
+    return Table(representations.CONTEXT_NEIGHBOURS.name, objective).where(side=side).by("layer", first=1)
 
 
 def tag(objective: Spec, column: str) -> Reading:
     """Share of neighbours of the same token with the same tag, layers 1..L."""
-    return Table(TAG_NEIGHBOURS.name, objective).where(tag=column).by("layer", first=1)
+    return Table(representations.TAG_NEIGHBOURS.name, objective).where(tag=column).by("layer", first=1)
 
 
 def task_distance(first: Spec, second: Spec) -> Reading:
     """Distance between the models of two objectives with the same seed, layers 1..L."""
     absent = f"no distance between {{state}} {NAMES[first]} and {NAMES[second]} of one seed was measured"
-    return Table(MODEL_DISTANCE.name, first, second, absent=absent).by("layer", first=1)
+    return Table(representations.MODEL_DISTANCE.name, first, second, absent=absent).by("layer", first=1)
 
 
 def seed_distance(objective: Spec) -> Reading:
     """Distance between two models of one objective with different seeds, layers 1..L."""
     absent = "no distance between {state} models of two seeds was measured (is there only one seed?)"
-    return Table(MODEL_DISTANCE.name, objective, objective, "ordered", absent=absent).by("layer", first=1)
+    return Table(representations.MODEL_DISTANCE.name, objective, objective, "ordered", absent=absent).by(
+        "layer", first=1
+    )
 
 
 LANGUAGE_MODEL_INFORMATION: dict[str, Reading] = {
@@ -164,8 +158,6 @@ SEED_DISTANCES: dict[str, Reading] = {
 
 
 # A measure by layer and frequency bin as one long curve, and the statistics that claims use.
-
-
 RANK_BINS = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 """The published bins, by their lowest rank."""
 _LEAST_BINS = 5
@@ -174,12 +166,12 @@ _NUM_REPLICAS = 1000
 
 def change_by_rank(objective: Spec) -> Reading:
     """Change between consecutive layers 1-2 .. (L−1)-L, by published frequency bin."""
-    return _grid(Table(CHANGE_BY_FREQUENCY.name, objective, needs=("layer", "rank_low")), 1)
+    return _grid(Table(representations.CHANGE_BY_FREQUENCY.name, objective, needs=("layer", "rank_low")), 1)
 
 
 def influence_by_rank(objective: Spec) -> Reading:
     """Influence on all other tokens in blocks 1..L (numbered from 0 in the table), by published frequency bin."""
-    table = Table(INFLUENCE_BY_FREQUENCY.name, objective, needs=("block", "rank_low"))
+    table = Table(representations.INFLUENCE_BY_FREQUENCY.name, objective, needs=("block", "rank_low"))
     return _grid(table.where(pool="others"), 0)
 
 
@@ -233,11 +225,12 @@ def rarest_over_next(curves: np.ndarray) -> np.ndarray:
 
 def permuted_bins(reads: Mapping[str, Reading]) -> Control:
     """The same numbers with each model's bins in random order, the same for all its layers."""
-    return Control(name="permuted frequency bins", reads=reads, transform=_permute, permuted=("bins", _fewest_bins))
-
-
-def _fewest_bins(curves: Curves) -> int:
-    return min(by_layer(curve).shape[2] for curve in curves.values())
+    return Control(
+        "permuted frequency bins",
+        reads,
+        transform=_permute,
+        permuted=("bins", lambda curves: min(by_layer(curve).shape[2] for curve in curves.values())),
+    )
 
 
 def _permute(curves: dict[str, np.ndarray]) -> Curves:
@@ -255,16 +248,14 @@ def _permute(curves: dict[str, np.ndarray]) -> Curves:
 
 
 # How far the seed of k-means alone can change a curve of mutual information.
-
-
 def clustering_control(reads: Mapping[str, Reading]) -> Control:
     """Flat curves whose layers differ only by the spread over clustering seeds.
 
     It needs more than one clustering seed; with one it is reported as not measured.
     """
     return Control(
-        name="spread of k-means over its seeds",
-        reads={name: curve.changed(number="clustering_spread") for name, curve in reads.items()},
+        "spread of k-means over its seeds",
+        {name: curve.changed(number="clustering_spread") for name, curve in reads.items()},
         transform=_noise,
     )
 

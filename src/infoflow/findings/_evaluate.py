@@ -26,15 +26,12 @@ from ._two_estimates import combined
 # The table `given_scores` lists these models, with a loss on the sentences that were read. A claim about a masked LM,
 # or about all models, is tested on each listed model, which the note of its row names.
 
-
 TABLE = GIVEN_SCORES.name
 _LOSS = OBJECTIVES["causal-lm"].metrics[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenModel:
-    """A model of the table `given_scores`."""
-
     name: str
     task: str  # what its head predicts; "encoder": no head
     architecture: str
@@ -97,9 +94,6 @@ def group_of_given(tables: Tables, names: Iterable[str], model: GivenModel, obje
     return group_of(kept, model.architecture, END)
 
 
-# Judges every claim on the tables of a run.
-
-
 def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding] | None = None) -> pd.DataFrame:
     """The findings table: one row per claim, architecture and update, with effect, interval, control and verdict.
 
@@ -145,7 +139,6 @@ _WhyNot = Callable[[Spec, int], str | None]
 
 
 def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel, Spec], ModelGroup]) -> Judged:
-    """The claim on one pretrained or external model."""
     assert finding.given is not None
     asked = finding.given.finding or finding
     models = group(model, asked.learned[0])
@@ -170,7 +163,6 @@ class _Seeds:
 
 
 def _blank(finding: Finding, models: ModelGroup) -> dict[str, object]:
-    """A row of the table before anything is read."""
     return {
         "id": finding.id,
         "claim": finding.claim,
@@ -238,9 +230,12 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], see
     deciding = outcomes[index]
     controls = [try_control(c, finding, models, set(seeds.used), deciding, index) for c in finding.controls]
     shown = strongest(controls, deciding.condition.side)
-    covers = _covers(deciding, found)
+    sentences = any(one.sampled for one in found.values())
+    covers = " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)  # "" without an interval
     alone = [] if covers or len(seeds.used) > 1 else [_NO_INTERVAL]
-    obstacles = [*seeds.obstacles, *alone, *_hindrance(finding, curves, deciding), *_noise(finding, models, seeds)]
+    estimates = {name: rows[:1] for name, rows in curves.items()}
+    why = finding.hinders(estimates, deciding.verdict) if finding.hinders else None
+    obstacles = [*seeds.obstacles, *alone, *([why] if why else []), *_noise(finding, models, seeds)]
     uncontrolled = finding.uncontrolled if not any(one.decisive for one in controls) else ""
     too_small = [one.missing for one in controls if one.decisive and one.missing.startswith("too few")]
     verdict, reason = _verdict(deciding, shown, obstacles, uncontrolled, too_small)
@@ -290,12 +285,6 @@ def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
     return max((one for one in (needed, counted) if one is not None), default=None)
 
 
-def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcome) -> list[str]:
-    estimates = {name: rows[:1] for name, rows in curves.items()}
-    why = finding.hinders(estimates, deciding.verdict) if finding.hinders else None
-    return [why] if why else []
-
-
 def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
     """Report the readings on which two halves of the sentences do not agree."""
     if (asked := finding.reliable) is None:
@@ -313,18 +302,8 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
     ]
 
 
-def _covers(deciding: Outcome, found: dict[str, Samples]) -> str:
-    """The sources of variation that the interval covers; "" without an interval."""
-    sentences = any(one.sampled for one in found.values())
-    return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)
-
-
 def _verdict(
-    deciding: Outcome,
-    control: ControlOutcome | None,
-    obstacles: list[str],
-    uncontrolled: str,
-    unmeasurable: list[str],
+    deciding: Outcome, control: ControlOutcome | None, obstacles: list[str], uncontrolled: str, unmeasurable: list[str]
 ) -> tuple[Verdict, str]:
     if control is None and not uncontrolled:
         obstacles = [*obstacles, "no control was measured", *unmeasurable]

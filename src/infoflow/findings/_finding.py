@@ -12,9 +12,6 @@ from infoflow.results import Samples, Spec
 from ._interval import ResampledRows, Spread
 from ._table import Reading, untrained
 
-# One condition of a claim, and the verdict on its numbers.
-
-
 Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
 """Possible verdicts on a claim."""
 UNTESTABLE: Verdict = "not testable here"
@@ -91,14 +88,11 @@ def exceeds(
 def stays_below(
     name: str, values: np.ndarray, threshold: float, unit: str, labels: Sequence[str] = ("",), **how: Any
 ) -> Condition:
-    """State that `values` lie below `threshold`."""
     return exceeds(name, values, threshold, unit, labels, side="below", **how)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outcome:
-    """A condition with its interval and verdict."""
-
     condition: Condition
     column: int
     effect: float
@@ -229,9 +223,6 @@ def short(number: float) -> str:
     return "undefined" if np.isnan(number) else f"{number:.3g}"
 
 
-# A published claim as an executable check.
-
-
 Curves = Mapping[str, np.ndarray]
 """Rows of curves (N, K), by the name of their reading."""
 Test = Callable[[Curves], list[Condition]]
@@ -239,7 +230,7 @@ Hinders = Callable[[Curves, Verdict], str | None]
 """Maps the estimates and the verdict to the reason why they cannot support it, or None."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Control:
     """The same test on other curves, in which the effect should not appear.
 
@@ -361,18 +352,24 @@ def claim(
     published: str,
     statistic: str,
     reads: Mapping[str, Reading],
-    learned: tuple[Spec, ...],
+    learned: tuple[Spec, ...] | None = None,
     controls: tuple[Control, ...] | None = None,
     **further: Any,
 ) -> Callable[[Test], Finding]:
     """Declare a claim whose conditions the decorated function states; `further` sets other fields of `Finding`.
 
-    Without `controls`, the only control is the same reading of untrained models.
+    By default the models of all objectives in `reads` must have learned their task, a claim that is also judged on
+    given models needs one seed, and the only control is the same reading of untrained models.
     """
+    if learned is None:
+        tables = [table for reading in reads.values() for table in reading.tables]
+        learned = tuple(dict.fromkeys(one for table in tables for one in (table.objective, table.other) if one))
+    if "given" in further:
+        further.setdefault("minimum_seeds", 1)
     if controls is None:
         objectives = {table.objective for reading in reads.values() for table in reading.tables}
         name = f"untrained model{'s' * (len(objectives) > 1)}"
-        controls = (Control(name=name, reads=untrained(reads)),)
+        controls = (Control(name, untrained(reads)),)
 
     def declared(test: Test) -> Finding:
         return Finding(

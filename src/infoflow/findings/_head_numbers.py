@@ -19,7 +19,6 @@ from ._table import Reading, SeedRows, Table, together
 # The largest of many numbers is partly due to chance, so it is too large on the sentences that selected it. Heads and
 # layers are selected seed by seed, by the estimate on the first half, and followed through the replicates.
 
-
 CHOSEN = (
     "chosen on one half of the sentences and reported on the other, so that a number truly at the threshold passes in "
     "2.5 % of samples"
@@ -52,7 +51,6 @@ def largest(numbers_RN: np.ndarray) -> np.ndarray:
 #
 # Heads do not correspond between seeds, so they are selected seed by seed on one half of the sentences and reported on
 # the other. If a table covers more, the numbers describe the encoder's self-attention.
-
 
 POSITIONAL = 0.9  # share of tokens at one offset that makes a head positional
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
@@ -168,7 +166,8 @@ def _positional(shares: SeedRows, confidences: SeedRows) -> np.ndarray:
     positional = pd.MultiIndex.from_frame(shares.frame.loc[first_N >= POSITIONAL, _HEAD])
     confident = pd.MultiIndex.from_frame(confidences.frame[_HEAD]).isin(positional)
     found = confidence_RN[:, confident].mean(axis=1) if confident.any() else np.full(len(confidence_RN), np.nan)
-    best = [_at_largest(first_N[which], share_RN[:, which]) for which in (adjacent, ~adjacent)]
+    none = np.full(len(share_RN), np.nan)
+    best = [share_RN[:, which][:, first_N[which].argmax()] if which.any() else none for which in (adjacent, ~adjacent)]
     return beside([*best, found])
 
 
@@ -230,11 +229,6 @@ def _finite(rows: SeedRows) -> np.ndarray:
     if not np.isfinite(numbers[0]).all():
         raise Absent(f"numbers of ablated heads are lacking ({rows.number})")
     return numbers
-
-
-def _at_largest(first_N: np.ndarray, numbers_RN: np.ndarray) -> np.ndarray:
-    """The column at which the first array is largest, (R,); NaN without columns."""
-    return numbers_RN[:, first_N.argmax()] if len(first_N) else np.full(len(numbers_RN), np.nan)
 
 
 def beside(columns: list[np.ndarray]) -> np.ndarray:

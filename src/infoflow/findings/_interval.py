@@ -6,25 +6,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise, starmap
 
 import numpy as np
 
-from infoflow.foundation import (
-    join_halves,
-    means_without_each,
-    seed_deviations,
-    sentence_df,
-    shared_part,
-    stream,
-    t_quantile,
-)
+from infoflow import foundation
 from infoflow.results import Samples
 
 # Rows of curves for a claim's statistic: the estimate, each seed, and draws of other seeds and sentences.
 #
 # A statistic is any function of a row. It uses curves averaged over seeds, as a figure shows them, so rows consist of
 # curves. Their effect on the statistic is determined afterwards (below).
-
 
 NUM_DRAWS = 600
 _NUM_APART = 600  # total number of rows of replicates without one seed
@@ -42,81 +34,52 @@ class ResampledRows:
 
     num_seeds: int
     num_replicates: int
+    num_apart: int  # P: replicates that are also computed without each seed in turn
     seed_weights_NS: np.ndarray  # empty with one seed
     sentence_weights_NR: np.ndarray
-
-    @property
-    def num_apart(self) -> int:
-        """P: replicates that are also computed without each seed in turn."""
-        return 0 if self.num_seeds < 2 else min(self.num_replicates, max(2, _NUM_APART // self.num_seeds))
-
-    @property
-    def seeds(self) -> slice:
-        """The rows of the single seeds."""
-        return slice(1, 1 + self.num_seeds)
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        several = self.num_seeds > 1
-        draws = len(self.sentence_weights_NR)
-        sizes = [1 + self.num_seeds, self.num_seeds * several, draws * several, draws * several, draws]
-        return np.cumsum([*sizes, self.num_replicates, self.num_seeds * self.num_apart]).tolist()
-
-    @property
-    def without_seed(self) -> slice:
-        """The rows of the mean without each seed in turn."""
-        return slice(self._ends[0], self._ends[1])
-
-    @property
-    def seed_draws(self) -> slice:
-        """The rows with redrawn seeds."""
-        return slice(self._ends[1], self._ends[2])
-
-    @property
-    def joint_draws(self) -> slice:
-        """The rows with redrawn seeds and sentences."""
-        return slice(self._ends[2], self._ends[3])
-
-    @property
-    def sentence_draws(self) -> slice:
-        """The rows with redrawn sentences."""
-        return slice(self._ends[3], self._ends[4])
-
-    @property
-    def replicates(self) -> slice:
-        """The rows of the mean in each sentence replicate."""
-        return slice(self._ends[4], self._ends[5])
-
-    @property
-    def replicates_without_seed(self) -> slice:
-        """The rows of the mean in each sentence replicate without each seed in turn, seed by seed."""
-        return slice(self._ends[5], self._ends[6])
+    seeds: slice  # the single seeds, after the estimate
+    without_seed: slice  # the mean without each seed in turn
+    seed_draws: slice  # redrawn seeds
+    joint_draws: slice  # redrawn seeds and sentences
+    sentence_draws: slice  # redrawn sentences
+    replicates: slice  # the mean in each sentence replicate
+    replicates_without_seed: slice  # the mean in each sentence replicate without each seed in turn, seed by seed
 
 
 @lru_cache(maxsize=16)
 def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> ResampledRows:
     """The roles of rows for these numbers of seeds and replicates. All claims share the draws; `redraw` varies them."""
-    weights_NS = np.empty((0, num_seeds))
-    if num_seeds > 1:
-        weights_NS = _mirrored("seeds", num_seeds, num_seeds - 1, redraw)
-    weights_NR = _mirrored("sentences", num_replicates, sentence_df(num_replicates), redraw)
+    several = num_seeds > 1
+    apart = min(num_replicates, max(2, _NUM_APART // num_seeds)) if several else 0
+    sizes = {
+        "seeds": num_seeds,
+        "without_seed": num_seeds * several,
+        "seed_draws": NUM_DRAWS * several,
+        "joint_draws": NUM_DRAWS * several,
+        "sentence_draws": NUM_DRAWS,
+        "replicates": num_replicates,
+        "replicates_without_seed": num_seeds * apart,
+    }
+    ends = accumulate(sizes.values(), initial=1)  # the estimate comes first
+    seed_weights = _mirrored("seeds", num_seeds, num_seeds - 1, redraw) if several else np.empty((0, num_seeds))
     return ResampledRows(
         num_seeds=num_seeds,
         num_replicates=num_replicates,
-        seed_weights_NS=weights_NS,
-        sentence_weights_NR=weights_NR,
+        num_apart=apart,
+        seed_weights_NS=seed_weights,
+        sentence_weights_NR=_mirrored("sentences", num_replicates, foundation.sentence_df(num_replicates), redraw),
+        **dict(zip(sizes, starmap(slice, pairwise(ends)), strict=True)),
     )
 
 
 def resampled_curves(estimates: Mapping[str, Samples], seeds: list[int], redraw: int = 0) -> tuple[dict, ResampledRows]:
-    """Each reading as rows of curves, and the roles of the rows."""
     rows = plan_rows(len(seeds), min(one.num_replicates for one in estimates.values()), redraw)
     return {name: _rows_of(one, seeds, rows) for name, one in estimates.items()}, rows
 
 
 def _mirrored(name: str, num_deviations: int, df: float, redraw: int) -> np.ndarray:
     """Normal weights times the scale of Student's t, (N, deviations); the second half negates the first."""
-    rng = stream("findings", name, num_deviations, *([redraw] if redraw else []))
+    rng = foundation.stream("findings", name, num_deviations, *([redraw] if redraw else []))
     half = rng.standard_normal((NUM_DRAWS // 2, num_deviations))
     half *= np.sqrt(df / rng.chisquare(df, (NUM_DRAWS // 2, 1)))
     return np.concatenate([half, -half])
@@ -129,9 +92,9 @@ def _rows_of(one: Samples, seeds: list[int], rows: ResampledRows) -> np.ndarray:
     by_sentence_NK = rows.sentence_weights_NR @ (noise_RK / np.sqrt(len(noise_RK) - 1))
     parts = [mean_1K, *(one.alone(seed) for seed in seeds)]
     if rows.num_seeds > 1:
-        without_SU = means_without_each(one.units, seeds)
+        without_SU = foundation.means_without_each(one.units, seeds)
         without_SK = without_SU @ one.values_UK
-        by_seed_NK = rows.seed_weights_NS @ seed_deviations(mean_1K, without_SK)
+        by_seed_NK = rows.seed_weights_NS @ foundation.seed_deviations(mean_1K, without_SK)
         parts += [without_SK, mean_1K + by_seed_NK, mean_1K + by_seed_NK + by_sentence_NK]
     parts += [mean_1K + by_sentence_NK, mean_1K + noise_RK]
     if rows.num_seeds > 1:
@@ -149,7 +112,6 @@ def _rows_of(one: Samples, seeds: list[int], rows: ResampledRows) -> np.ndarray:
 #
 # Other statistics, such as a rank correlation, move in steps where curves cross. Joint draws of seeds and sentences
 # then give the percentiles: the interval contains whatever might have been observed by chance near a tie.
-
 
 TAIL = 0.025
 _ROUGH = 0.2  # share of the median draw that a linear approximation may miss
@@ -213,52 +175,35 @@ class Spread:
     joint_NC: np.ndarray  # joint draws of both, minus the estimate
 
     @classmethod
+    @np.errstate(invalid="ignore")
     def of(cls, values: np.ndarray, rows: ResampledRows) -> "Spread":
         """Build it from a statistic's values on all rows, (rows, C); undefined estimates stay undefined."""
-        with np.errstate(invalid="ignore"):
-            return cls._of(values, rows)
-
-    @classmethod
-    def _of(cls, values: np.ndarray, rows: ResampledRows) -> "Spread":
         estimate_C, replicates_RC = values[0], values[rows.replicates]
         noise_RC = _finite(replicates_RC - replicates_RC.mean(axis=0))
         sentences = _Part(
             weights_ND=rows.sentence_weights_NR,
             moves_NC=values[rows.sentence_draws] - estimate_C,
             effects_DC=noise_RC / np.sqrt(len(noise_RC) - 1),
-            df=sentence_df(rows.num_replicates),
+            df=foundation.sentence_df(rows.num_replicates),
         )
         without_SC, moves_NC = values[rows.without_seed], values[rows.seed_draws] - estimate_C
-        if len(moves_NC) == 0 or not np.isfinite(moves_NC).any():
-            shared_C = np.ones_like(estimate_C)
-            return cls(
-                rows=rows,
-                estimate_C=estimate_C,
-                sentences=sentences,
-                seeds=None,
-                shared_C=shared_C,
-                joint_NC=sentences.moves_NC,
+        seeds, shared_C, joint_NC = None, np.ones_like(estimate_C), sentences.moves_NC
+        if np.isfinite(moves_NC).any():
+            seeds = _Part(
+                weights_ND=rows.seed_weights_NS,
+                moves_NC=moves_NC,
+                effects_DC=_finite(foundation.seed_deviations(estimate_C, without_SC)),
+                df=rows.num_seeds - 1,
             )
-        seeds = _Part(
-            weights_ND=rows.seed_weights_NS,
-            moves_NC=moves_NC,
-            effects_DC=_finite(seed_deviations(estimate_C, without_SC)),
-            df=rows.num_seeds - 1,
-        )
-        apart_SPC = values[rows.replicates_without_seed].reshape(rows.num_seeds, rows.num_apart, -1)
-        apart_SPC = _finite(apart_SPC - without_SC[:, None])
-        shared_C = shared_part(noise_RC[: rows.num_apart].T, apart_SPC.transpose(0, 2, 1))
+            apart_SPC = values[rows.replicates_without_seed].reshape(rows.num_seeds, rows.num_apart, -1)
+            apart_SPC = _finite(apart_SPC - without_SC[:, None])
+            shared_C = foundation.shared_part(noise_RC[: rows.num_apart].T, apart_SPC.transpose(0, 2, 1))
+            joint_NC = values[rows.joint_draws] - estimate_C
         return cls(
-            rows=rows,
-            estimate_C=estimate_C,
-            sentences=sentences,
-            seeds=seeds,
-            shared_C=shared_C,
-            joint_NC=values[rows.joint_draws] - estimate_C,
+            rows=rows, estimate_C=estimate_C, sentences=sentences, seeds=seeds, shared_C=shared_C, joint_NC=joint_NC
         )
 
     def seed_error(self, column: int) -> float:
-        """Standard error from the choice of seeds; NaN if unknown."""
         return float("nan") if self.seeds is None else float(np.sqrt((self.seeds.effects_DC[:, column] ** 2).sum()))
 
     def sentence_error(self, column: int) -> float:
@@ -286,7 +231,7 @@ class Spread:
                 df = self.seeds.df
                 *halves, t_seeds = self.seeds.halves(num_tests)
                 down, up = (
-                    join_halves(own, t_seeds, other, t_sentences, self.shared_C)
+                    foundation.join_halves(own, t_seeds, other, t_sentences, self.shared_C)
                     for own, other in zip(halves, (down, up), strict=True)
                 )
             if not linear.all():
@@ -306,10 +251,10 @@ def largest_t(num: int, df: float) -> float:
     from scipy.special import gammaincinv, ndtr  # slow imports
 
     if num == 1:
-        return t_quantile(df, TAIL)
+        return foundation.t_quantile(df, TAIL)
     shares = (np.arange(4000) + 0.5) / 4000
     scales = np.sqrt(2 * gammaincinv(df / 2, shares) / df)
-    low, high = 0.0, t_quantile(df, TAIL / num)  # Bonferroni's
+    low, high = 0.0, foundation.t_quantile(df, TAIL / num)  # Bonferroni's
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if np.mean(ndtr(middle * scales) ** num) < 1 - TAIL else (low, middle)
@@ -317,7 +262,6 @@ def largest_t(num: int, df: float) -> float:
 
 
 def t_tail(quantile: float, df: float) -> float:
-    """Probability that Student's t exceeds `quantile`."""
     from scipy.special import stdtr  # slow import
 
     return float(stdtr(df, -quantile))

@@ -12,9 +12,6 @@ from infoflow.foundation import did_you_mean
 from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
 from infoflow.training import SUFFIX
 
-# The objectives in claims, and their names in findings.
-
-
 CAUSAL = Spec("causal-lm")
 """Models of causal language modelling."""
 MASKED = Spec("masked-lm")
@@ -98,7 +95,6 @@ NAMES = {
 #
 # Readings get model rows only from here, so that no number ever mixes two models of one objective and seed.
 
-
 Tables = Mapping[str, pd.DataFrame]
 Found = TypeVar("Found")
 
@@ -149,11 +145,7 @@ class ModelGroup:
     _known: dict = field(default_factory=dict, repr=False)  # results found so far, shared by all groups of a run
 
     def rows(self, name: str, objective: Spec, columns: Iterable[str] = (), *, trained: bool = True) -> pd.DataFrame:
-        """The rows of a table about the objective's models, or about the same models before training.
-
-        Raises:
-            Absent: The table is absent or lacks one of the columns, or two models share a seed.
-        """
+        """The rows of a table about the objective's models, or about the same models before training."""
         frame = self.table(name, ["objective", *columns])
         return self.once((name, objective), lambda: self._select(frame, objective, trained), trained=trained)
 
@@ -175,11 +167,7 @@ class ModelGroup:
         return self.once((name, first, second), select_pairs, trained=trained)
 
     def course(self, name: str, objective: Spec, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """The rows of a table over training about the objective's models, at all checkpoints.
-
-        Raises:
-            Absent: The table is absent or lacks one of the columns.
-        """
+        """The rows of a table over training about the objective's models, at all checkpoints."""
         frame = self.table(name, ["objective", "update", *columns])
         own = {
             "objective": objective.name,

@@ -1,6 +1,7 @@
 """Reasons for no verdict: too few runs, unlearned tasks, moving estimates; and how many seeds would decide."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import factorial
@@ -20,7 +21,6 @@ from ._table import Reading, gather
 #
 # A share of few items has a wide interval even if all agree, and so has a value read off few checkpoints; then no
 # number can lie clear of the threshold. Likewise, few layers are often in the claimed order by chance.
-
 
 Side = Literal["hold", "fail"]
 
@@ -96,7 +96,6 @@ def _clear(ends: tuple[float, float], threshold: float, upwards: bool) -> bool:
 # For replaced tokens the area under the curve must exceed a half by .1, and for pairs the accuracy must exceed the
 # share of the more frequent answer by .05; a distilled model is judged by its own loss on masked tokens.
 
-
 _COLUMNS = ["seed", "trained", "split", "metric", "value", "low", "high", "baseline"]
 
 
@@ -158,11 +157,7 @@ def _text(score: pd.Series) -> str:
     return f"{score['value']:.3g} ({score['low']:.3g} to {score['high']:.3g})"
 
 
-# Tests a claim on half of the sentences: an estimate that still moves supports no verdict.
-
-
-_AT_HALF = "at_half"
-"""Column with the number that half of the sentences would have given."""
+_AT_HALF = "at_half"  # column with the number that half of the sentences would have given
 
 
 def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:
@@ -170,13 +165,6 @@ def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: l
 
     The last doubling of the text moved an effect; if another move of the same size would cross the threshold, the
     estimate has not converged. A claim holds if all of its conditions hold, and fails if the deciding one fails.
-
-    Args:
-        finding: The claim.
-        models: The models that the claim is tested on.
-        seeds: The seeds of the test.
-        outcomes: Outcomes of its conditions on all sentences.
-        index: Index of the deciding condition.
     """
     halves = {name: _at_half(reading, models) for name, reading in finding.reads.items()}
     if halves == dict(finding.reads):
@@ -204,9 +192,6 @@ def _moves(outcome: Outcome, before: Condition) -> str | None:
 def _at_half(reading: Reading, models: ModelGroup) -> Reading:
     has_halves = all(_AT_HALF in models.tables.get(name, ()) for name in reading.sources)
     return reading.changed(number=_AT_HALF) if has_halves else reading
-
-
-# How many seeds would decide an undetermined claim.
 
 
 MOST_SEEDS = 1000
@@ -255,13 +240,8 @@ def seeds_to_decide(
     def decides(num: int) -> bool:
         return reach * half(num) < gap * half(seeds)
 
-    if not decides(MOST_SEEDS):
-        return MOST_SEEDS + 1
-    low, high = seeds, MOST_SEEDS  # the half width falls with every seed
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decides(middle) else (middle, high)
-    return high
+    numbers = range(seeds + 1, MOST_SEEDS + 1)  # the half width falls with every seed
+    return seeds + 1 + bisect_left(numbers, True, key=decides)
 
 
 def seeds_to_count(share: float, of: int, threshold: float, *, seeds: int) -> int | None:

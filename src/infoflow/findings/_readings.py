@@ -20,16 +20,12 @@ from infoflow.probing import PROBE_CODELENGTH, PROBE_DEPTH, PROBE_MIXING, PROBE_
 from infoflow.representations import TAG_NEIGHBOURS
 from infoflow.results import MATCH, Spec
 
-from ._finding import Condition, Curves, exceeds
+from ._finding import Condition, Curves, Verdict, exceeds
 from ._head_numbers import best_heads, heads, largest
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, check_layers, exact, one_number, together
 
-# Readings of probes over layers and tasks: accuracies, selectivity, description lengths and depths.
-
-
 # R bootstrap replicates, K layers or numbers, T tasks
-
 _NUM_REPLICAS = 1000
 WHOLE = 1.0
 """Share of the training sentences that a probe learns from, unless a claim is about a smaller share."""
@@ -38,11 +34,7 @@ TOKEN_TASKS = ("upos", "xpos", "ccg", "parent")
 
 
 def accuracy(
-    objective: Spec,
-    task: str | tuple[str, ...],
-    labels: str = "task",
-    metric: str = "accuracy",
-    probe: str = "linear",
+    objective: Spec, task: str | tuple[str, ...], labels: str = "task", metric: str = "accuracy", probe: str = "linear"
 ) -> Reading:
     """A probe's score over layers 0..L, on all words of the test part."""
     return _scores(objective, task, labels, metric, probe).by(first=0)
@@ -143,7 +135,6 @@ def _shape(rows: SeedRows) -> np.ndarray:
 #
 # Shares come from models retrained with the attention closed if a seed has them, else from closing it at test time.
 
-
 ENCODER, DECODER = "encoder-self", "decoder-self"
 
 
@@ -168,9 +159,9 @@ def how_closed(numbers: np.ndarray) -> str:
     return "closed in all blocks at test time (no model was retrained; a plan with [context] on = true retrains models)"
 
 
-def some_retrained(numbers: np.ndarray) -> str | None:
+def some_retrained(curves: Curves, verdict: Verdict) -> str | None:
     """Why the seeds cannot be compared (only some were retrained), or None."""
-    if 0 < numbers[0, 1] < 1:
+    if any(0 < numbers[0, 1] < 1 for numbers in curves.values()):
         return "some of its seeds were retrained and others were not: let the study run to its end"
     return None
 
@@ -218,7 +209,6 @@ def _numbers(parts: list[np.ndarray], updates: int) -> np.ndarray:
 # whose attention goes to an antecedent is used. Both examine the states and heads that objectives formed, on unseen
 # text that is the same for all.
 
-
 PROBE = "share of the nearest occurrences of the same token that have the same tag, mean over tags, best layer"
 STANDS_IN = f"End tasks are not trained: a probe stands in ({PROBE})."
 
@@ -238,7 +228,6 @@ def coreference(objective: Spec) -> Reading:
 
 
 def spans_and_words(new: Spec, old: Spec) -> dict[str, Reading]:
-    """The readings of `spans_more_than_words` for two objectives."""
     of = {"new": new, "old": old}
     spans: dict[str, Reading] = {f"{which} spans": coreference(objective) for which, objective in of.items()}
     return spans | {f"{which} words": probe(objective) for which, objective in of.items()}
@@ -254,12 +243,10 @@ def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
 
 
 def parameters(objective: Spec) -> Reading:
-    """Number of parameters of the measured part of the model."""
     return Table(MATCH.name, objective, number="measured_parameters").reduce(_exactly)
 
 
 def operations(objective: Spec) -> Reading:
-    """Counted floating-point operations of the training."""
     return Table(MATCH.name, objective, number="flops").reduce(_exactly)
 
 
@@ -281,9 +268,6 @@ def _exactly(rows: SeedRows) -> np.ndarray:
     if len(values) != 1 or not np.isfinite(values).all():
         raise Absent("the table match must have one number per model")
     return exact(values)
-
-
-# Training times that are only bounds.
 
 
 Reach = tuple[float, float]
@@ -316,7 +300,6 @@ def finished(numbers: np.ndarray) -> bool:
 
 
 def of_difference(later: Bound, earlier: Bound) -> Reach:
-    """The reach of the difference between the times `later` and `earlier`."""
     return limit(later.earlier or earlier.later), limit(later.later or earlier.earlier)
 
 

@@ -31,9 +31,6 @@ class Derived:
     judged: bool = False  # whether claims read them; the others are made after the verdicts
 
 
-# All claims, declared by the files in `claims` of the core and of the subjects.
-
-
 def _natural(finding: Finding) -> list[tuple[bool, int, str]]:
     """Sort key that puts V-2 before V-13 and keeps claims with one prefix together."""
     parts = re.split(r"(\d+)", finding.id)
@@ -80,7 +77,6 @@ def describe() -> str:
 
 
 def facts_of(finding: Finding) -> dict[str, str]:
-    """Facts about a claim: its test, controls, published numbers, needs, source and tables."""
     controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
     learned = ", ".join(one.label for one in finding.learned)
     models = f"models that have learned their task: {learned}" if learned else "models need not have learned their task"
@@ -99,9 +95,6 @@ def _section(finding: Finding) -> str:
     return "\n".join(
         [f"### {finding.id}", "", finding.claim, "", *(f"- {name}: {text}" for name, text in facts.items())]
     )
-
-
-# The user's own claims: the `Finding`s of a Python file.
 
 
 def load_claims(path: Path | str) -> list[Finding]:

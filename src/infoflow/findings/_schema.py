@@ -9,8 +9,6 @@ import pandas as pd
 from infoflow.foundation import UserError
 from infoflow.results import END, Column, RunFolder, TableSchema
 
-# The table of findings.
-
 
 def _text(name: str, description: str) -> Column:
     return Column(name, "string", "", description)
@@ -39,10 +37,7 @@ FINDINGS_TABLE = TableSchema(
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
         _number("low", "lower end of its 95% interval: see covers"),
         _number("high", "upper end of its 95% interval"),
-        _text(
-            "covers",
-            "what the interval covers: seeds and sentences, sentences (one seed), or seeds; empty: none",
-        ),
+        _text("covers", "what the interval covers: seeds and sentences, sentences (one seed), or seeds; empty: none"),
         _number("threshold", "value that the interval must lie beyond; the reason gives the side"),
         _text("unit", "unit of effect, interval, threshold and control"),
         _number("control", "the same number in the control, where the effect should be absent: see control_name"),
@@ -71,9 +66,6 @@ FINDINGS_TABLE = TableSchema(
         _text("note", "every condition and every control with its numbers, separated by newlines"),
     ),
 )
-
-
-# The tables of a comparison over scale.
 
 
 FINDINGS_OVER_SCALE = TableSchema(
@@ -140,9 +132,6 @@ FINDINGS_AT_SCALE = replace(
 )
 
 
-# A run with judged claims, as far as a comparison needs and keeps it.
-
-
 OVER_SCALE = "over-scale"
 """The kind of a run folder that holds a comparison."""
 _CLAIM = ["id", "architecture"]
@@ -152,14 +141,11 @@ _CLAIM = ["id", "architecture"]
 class JudgedRun:
     """What a comparison over scale keeps of one run, enough to repeat the comparison without the run's tables."""
 
-    entry: Mapping[str, Any]
-    """Its part of the comparison's run.json: `ScaleRun.entry`."""
+    entry: Mapping[str, Any]  # its part of the comparison's run.json: `ScaleRun.entry`
 
-    rows: pd.DataFrame
-    """Its part of `FINDINGS_OVER_SCALE`."""
+    rows: pd.DataFrame  # its part of `FINDINGS_OVER_SCALE`
 
-    findings: pd.DataFrame
-    """Its part of `FINDINGS_BY_RUN`."""
+    findings: pd.DataFrame  # its part of `FINDINGS_BY_RUN`
 
     @property
     def name(self) -> str:
@@ -167,12 +153,10 @@ class JudgedRun:
 
     @property
     def weights(self) -> dict[str, str]:
-        """SHA-256 of the weights of each trained model → its name."""
         return dict(self.entry.get("weights", {}))
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """The plan's sections about the models and their training."""
         return self.entry.get("plan", {})
 
     @property
@@ -188,7 +172,6 @@ class JudgedRun:
 
 
 def judged_runs(folder: RunFolder) -> list[JudgedRun]:
-    """The runs of an earlier comparison."""
     again = "Compare its studies again: infoflow over-scale."
     entries = folder.read().get("runs")
     if not isinstance(entries, list) or not all(isinstance(one, dict) and "run" in one for one in entries):

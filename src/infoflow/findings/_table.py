@@ -19,7 +19,6 @@ from infoflow.results import Samples, Spec, replicates_of
 from ._model_group import NAMES, Absent, Ambiguous, ModelGroup
 
 # R bootstrap replicates, N rows of one seed, K numbers
-
 Unit = tuple[int, ...]
 _Open = tuple | EllipsisType  # all alternatives of a setting
 
@@ -235,7 +234,6 @@ def baselines(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def one_number(rows: SeedRows) -> np.ndarray:
-    """The number of the only row, (1 + R, 1)."""
     numbers = rows.numbers
     if numbers.shape[1] != 1 or not np.isfinite(numbers[0]).all():
         raise Absent(f"a table has {numbers.shape[1]} rows for one model, or no number: one number is needed")
@@ -252,16 +250,11 @@ def exact(values: Any) -> Exact:
 
 
 def varies(rows: np.ndarray) -> bool:
-    """Whether a column differs between rows."""
     return len(rows) > 1 and bool(np.ptp(np.nan_to_num(rows), axis=0).any())
 
 
 def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | None = None) -> dict[str, Samples]:
-    """The numbers of a claim for the seeds common to all its readings.
-
-    Raises:
-        Absent: A reading is missing, or the models differ in depth.
-    """
+    """The numbers of a claim for the seeds common to all its readings."""
     found, missing = {}, []
     for name, reading in reads.items():
         try:
@@ -281,11 +274,6 @@ def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | 
 
 
 def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples]:
-    """The units whose seeds are all among `seeds`.
-
-    Raises:
-        Absent: A reading has no such unit.
-    """
     chosen = {name: one.only(seeds) for name, one in found.items()}
     if not all(chosen.values()):
         raise Absent("no seed was measured in every table that the claim needs")

@@ -22,7 +22,6 @@ CLUSTERS, USABLE = "clusters", "usable information"
 
 
 def by_usable_information(finding: Finding) -> Finding:
-    """The claim about information in clusters, judged by usable information too."""
     other = replace(
         finding,
         reads=of_usable_information(finding.reads),
@@ -52,7 +51,6 @@ def also_by(finding: Finding, name: str, other: Finding) -> Finding:
 
 
 def of_usable_information(reads: Mapping[str, Reading]) -> dict[str, Reading]:
-    """The readings, with usable information in place of information in clusters."""
     return {name: _instead(reading) for name, reading in reads.items()}
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 # Counter-based random streams: a number depends only on its key, never on the order of draws.
-
-
 Key = SupportsIndex | str  # a NumPy integer and a plain one of equal value are equal keys
 
 # Odd constants of splitmix64 (Steele, Lea and Flood 2014).
@@ -77,7 +75,6 @@ def _splitmix(values: np.ndarray) -> np.ndarray:
 # replicates afterwards. Since blocks and weights are shared, two models measured on the same sentences have *paired*
 # replicates: the interval of a difference follows from the replicates' differences.
 
-
 NUM_BLOCKS = 64
 """Number of sentence blocks behind every interval."""
 NUM_REPLICATES = 200
@@ -85,8 +82,6 @@ NUM_REPLICATES = 200
 
 
 class Interval(NamedTuple):
-    """A 95% interval."""
-
     low: float
     high: float
 
@@ -148,8 +143,6 @@ def interval(replicates: np.ndarray, level: float = 0.95) -> Interval:
 
 
 # The range of a statistic, and the single rule by which intervals respect it.
-
-
 Scale = Literal["any", "positive", "share", "percent", "correlation", "explained"] | tuple[float, float]
 """Range of a statistic: any number, at least 0, from 0 to 1, 0 to 100, -1 to 1, at most 1; or its bounds."""
 
@@ -165,7 +158,6 @@ _BOUNDS: dict[Scale, tuple[float, float]] = {
 
 
 def bounds_of(scale: Scale) -> tuple[float, float]:
-    """The minimum and maximum of a statistic of that scale."""
     return scale if isinstance(scale, tuple) else _BOUNDS[scale]
 
 

@@ -27,8 +27,6 @@ DisplayKind = Literal["rich", "plain", "json", "silent"]
 
 @runtime_checkable
 class Display(Protocol):
-    """Where notes, warnings and progress go."""
-
     def note(self, text: str) -> None: ...
 
     def warn(self, text: str) -> None: ...
@@ -159,8 +157,6 @@ def _number(value: float) -> str:
 
 
 class JsonDisplay(AbstractDisplay):
-    """One JSON event per line, for programs."""
-
     def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
         super().__init__()
         self._file = file or sys.stderr
@@ -177,8 +173,10 @@ class JsonDisplay(AbstractDisplay):
 
     def _event(self, **fields: float | str | None) -> None:
         # JSON has no NaN or infinity, which a diverged loss may be
-        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
-        _tell(json.dumps(finite, allow_nan=False), self._file)
+        self.tell({k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()})
+
+    def tell(self, event: dict[str, float | str | None]) -> None:
+        _tell(json.dumps(event, allow_nan=False), self._file)
 
 
 def _tell(text: str, file: IO[str] | TextIOBase) -> None:
@@ -300,7 +298,6 @@ def _library() -> Display:
 
 
 def in_notebook() -> bool:
-    """Whether a notebook kernel runs this code."""
     shell = sys.modules.get("IPython")
     current = shell.get_ipython() if shell else None
     return current is not None and hasattr(current, "kernel")

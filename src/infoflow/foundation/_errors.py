@@ -14,9 +14,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
 
-# The error class for mistakes that a user can fix.
-
-
 _LONGEST_WORD = 300  # characters of a path or a value
 _LONGEST_NAME = 80  # characters that are compared with known names
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -35,7 +32,6 @@ class UserError(Exception):
 
 
 def missing_extra(feature: str, package: str, extra: str) -> UserError:
-    """The error for an optional dependency that is not installed."""
     return UserError(f"{feature} needs {package}. Install it: {install_command(requirements(extra))}")
 
 
@@ -86,9 +82,6 @@ def _is_hidden(char: str) -> bool:
 
 def _shortened(word: re.Match[str]) -> str:
     return f"{word[0][:100]}…{word[0][-60:]} ({len(word[0]):,} characters)"
-
-
-# Explains a full disk, full memory or a system's refusal in plain words, whichever library reports it.
 
 
 _ROOM = "Free some space, or choose another --out; finished work is kept, and the same command continues."
@@ -158,9 +151,6 @@ def plain_fault(error: BaseException) -> str | None:
     if isinstance(error, OSError | RuntimeError) and any(sign in text for sign in _DISK):
         return f"A file could not be written completely: the disk may be full.\n{_ROOM}"
     return next((message for sign, message in _TEXTS.items() if sign in text), None)
-
-
-# Limits the time spent on a hub that does not answer.
 
 
 _SECONDS_TO_CONNECT, _SECONDS_TO_ANSWER = 10, 30

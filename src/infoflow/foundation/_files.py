@@ -18,9 +18,6 @@ from typing import Any
 from . import _machine
 from ._errors import UserError, full_disk
 
-# Files and folders that are written atomically.
-
-
 _PARTIAL = ".partial"
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
 _LONGEST_NAME = 255  # bytes, on every common file system
@@ -61,9 +58,6 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
     A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With `keep_existing`,
     a folder that another process has created meanwhile stays (for folders named after their content: the first writer
     wins, and open files never vanish). All modes inside follow the umask.
-
-    Raises:
-        UserError: The folder of `path` is not writable.
     """
     path = Path(path)
     with writable(path):
@@ -92,11 +86,7 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
 
 
 def reserve_space(path: Path) -> None:
-    """Reserve disk space for a memory-mapped file, because a full disk at a later write would kill the process.
-
-    Raises:
-        OSError: There is too little space.
-    """
+    """Reserve disk space for a memory-mapped file, because a full disk at a later write would kill the process."""
     if not hasattr(os, "posix_fallocate") or not (size := path.stat().st_size):  # macOS, Windows
         return
     descriptor = os.open(path, os.O_WRONLY)
@@ -128,7 +118,6 @@ def _remove_dead(partial: Iterable[Path]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -139,9 +128,6 @@ def _beside(path: Path) -> Path:
     """A hidden name that identifies its process, in the same folder so that a rename is atomic.
 
     Partial files of killed processes of this machine for `path` are removed.
-
-    Raises:
-        OSError: The name of `path` itself is too long.
     """
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
@@ -163,12 +149,7 @@ def _remove_old(path: Path) -> None:
 
 @contextmanager
 def writable(path: Path) -> Iterator[None]:
-    """Turn an `OSError` inside the block into a `UserError`: `path` cannot be written.
-
-    Raises:
-        UserError: The operating system refused to write.
-        OSError: The disk is full; the error names it.
-    """
+    """Turn an `OSError` inside the block into a `UserError`: `path` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -180,11 +161,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_named(path: Path) -> Iterator[None]:
-    """Add the path to errors of a full disk, which libraries omit: `path`, unless the error names another file.
-
-    Raises:
-        OSError: Replaces the library's error.
-    """
+    """Add the path to errors of a full disk, which libraries omit: `path`, unless the error names another file."""
     try:
         yield
     except UserError:
@@ -198,7 +175,6 @@ def disk_named(path: Path) -> Iterator[None]:
 
 
 def _disk_of(path: Path) -> str:
-    """The mount point of the file system of `path`."""
     return str(next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.ismount(folder)))
 
 
@@ -239,11 +215,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-# JSON files of infoflow, and readable reasons why a text is not JSON.
-
-
-_LARGEST = 100_000_000
-"""Maximum bytes: run.json of a study with thousands of models has a tenth of that."""
+_LARGEST = 100_000_000  # maximum bytes: run.json of a study with thousands of models has a tenth of that
 
 
 def json_fault(error: ValueError | RecursionError) -> str:

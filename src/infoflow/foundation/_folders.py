@@ -18,9 +18,6 @@ from . import _machine
 from ._display import current_display
 from ._files import atomic_folder, disk_named, read_object, remove, writable
 
-# Lets one process at a time create a file or folder while the others wait.
-
-
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF, errno.EPERM)
 
 
@@ -30,9 +27,6 @@ def locked(path: Path) -> Iterator[bool]:
 
     It yields whether there is a lock at all: some network file systems have none, and two processes may then both
     create `path`; the atomic rename at the end keeps it intact.
-
-    Raises:
-        UserError: The folder of `path` is not writable.
     """
     file = path.parent / f".{path.name}.lock"
     with writable(path):
@@ -64,7 +58,6 @@ def _hold(file: Path, path: Path) -> tuple[int, bool]:
 
 
 def is_still(file: Path, descriptor: int) -> bool:
-    """Whether the name still refers to the open file."""
     try:
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -80,11 +73,7 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def lock_file(descriptor: int, wait: bool = False) -> bool:
-    """Lock an open file until it is closed; returns False if the system or its file system has no locks.
-
-    Raises:
-        BlockingIOError: Another process holds the lock, and `wait` is off.
-    """
+    """Lock an open file until it is closed; returns False if the system or its file system has no locks."""
     if _machine.WINDOWS:
         return _machine.lock_on_windows(descriptor, wait)
     import fcntl
@@ -99,8 +88,6 @@ def lock_file(descriptor: int, wait: bool = False) -> bool:
 
 
 # Temporary folders that disappear even if their process is killed, since the next process removes them.
-
-
 _PREFIX, _OWNER = "infoflow-", ".owner"
 
 
@@ -155,11 +142,7 @@ def _owned(folder: Path) -> int | None:
 
 
 def _remove_ownerless(folder: Path) -> None:
-    """Remove one of our folders whose process is gone.
-
-    Raises:
-        OSError: The folder is foreign, or its process lives.
-    """
+    """Remove one of our folders whose process is gone."""
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         return
     if not any(folder.iterdir()):  # its process died, or is about to create another one
@@ -170,9 +153,6 @@ def _remove_ownerless(folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(descriptor)
-
-
-# Reproducible folders, sealed with the size and checksum of each file and made again if a file disagrees.
 
 
 SEAL = "seal.json"
@@ -192,9 +172,6 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
     `make` fills an empty folder, which is then sealed and renamed. One process does this while others wait. A damaged
     folder is made again, with a note that names `what`. Each process reads a folder's files once to check them (0.1 ms
     for a megabyte in the page cache).
-
-    Raises:
-        UserError: The folder has to be created and is not writable.
     """
     if disagreement(folder) is None:
         return folder
@@ -214,18 +191,13 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
 
 @contextmanager
 def sealed_folder(path: Path) -> Iterator[Path]:
-    """`atomic_folder` with a seal; `disagreement` checks it later.
-
-    Raises:
-        UserError: The folder of `path` is not writable.
-    """
+    """`atomic_folder` with a seal; `disagreement` checks it later."""
     with atomic_folder(path) as folder:
         yield folder
         seal(folder)
 
 
 def seal(folder: Path) -> None:
-    """Record the size and checksum of every file in `folder`."""
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     entries = {name: [path.stat().st_size, _checksum(path)] for name, path in files.items() if name != SEAL}
     content = {"files": entries, "checksum": _text_checksum(entries)}
@@ -263,13 +235,10 @@ def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
     prefixes = tuple(f".{name}." for name in held)
     with suppress(OSError):
         for path in folder.glob(".*.partial"):
-            if path.name.startswith(prefixes) or time.time() - _last_touched(path) > PARTIAL_SECONDS:
+            touched = max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
+            if path.name.startswith(prefixes) or time.time() - touched > PARTIAL_SECONDS:
                 with suppress(OSError):
                     remove(path)
-
-
-def _last_touched(path: Path) -> float:
-    return max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
 
 
 def _entries(folder: Path) -> dict[str, tuple[int, str]] | None:

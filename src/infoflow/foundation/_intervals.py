@@ -11,9 +11,6 @@ import numpy as np
 
 from ._bootstrap import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, bounded_interval, bounds_of, replicate_weights
 
-# The interval of a statistic from the contribution of each block of sentences.
-
-
 _FEWEST_FOR_SKEWNESS = 10  # units; the third moment of fewer is noise
 _NO_EFFECT = 1e-9  # share of the largest effect or of the statistic; smaller effects are rounding errors
 _ROUNDED = 1e-3  # share of the largest effect, for replicates that were rounded in tables
@@ -171,7 +168,6 @@ def _t_quantile(freedom: int, level: float) -> float:
 #
 # The spread between seeds already contains the separate effect of sentences on each seed, so $V_2$ only counts their
 # common effect on all seeds. Cochran, Approximate Significance Levels of the Behrens-Fisher Test, Biometrics 20 (1964).
-
 
 _TAIL = 0.025
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Limits of settings, declared in their annotations and checked and described in one place.
-
-
 _MOST_ITEMS = 10_000  # in a list
 _MOST_CHARACTERS = 4096  # in a text
 _SHOWN = 80  # characters of a value in a message
@@ -43,7 +40,6 @@ class Limits:
     own: bool = False  # the text is the user's own word, such as the name of a column
 
     def hold(self, value: float) -> bool:
-        """Whether the number lies within the limits."""
         return (
             (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
@@ -58,12 +54,7 @@ class Limits:
             return self.like
         if self.at_least is not None and self.at_most is not None:
             return f"from {_number(self.at_least)} to {_number(self.at_most)}"
-        bounds = {
-            "at least": self.at_least,
-            "above": self.above,
-            "at most": self.at_most,
-            "below": self.below,
-        }
+        bounds = {"at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
         return ", ".join(f"{word} {_number(bound)}" for word, bound in bounds.items() if bound is not None)
 
 
@@ -110,11 +101,7 @@ Inches = Annotated[float, Limits(at_least=2, at_most=20)]
 
 
 def check_settings(settings: Any, section: str = "") -> None:
-    """Check the fields of a dataclass against their annotations; `section` precedes their names in the message.
-
-    Raises:
-        UserError: A field violates its annotation.
-    """
+    """Check the fields of a dataclass against their annotations; `section` precedes their names in the message."""
     defaults = default_settings(type(settings))
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         if not dataclasses.is_dataclass(hint):
@@ -122,7 +109,6 @@ def check_settings(settings: Any, section: str = "") -> None:
 
 
 def default_settings(kind: type) -> dict[str, Any]:
-    """The plain defaults of a dataclass's fields."""
     return {one.name: one.default for one in dataclasses.fields(kind) if one.default is not dataclasses.MISSING}
 
 
@@ -304,14 +290,10 @@ def _number(bound: float) -> str:
 
 
 def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raise a UserError if the setting `name` holds an unknown word."""
     if unknown := [value for value in values if value not in known]:
         raise UserError(
             f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"
         )
-
-
-# Converts users' arrays to tensors, and makes arrays read-only.
 
 
 def as_tensor(x: Any) -> "Tensor":

@@ -16,12 +16,8 @@ from ._display import current_display
 from ._errors import UserError
 from ._limits import Threads, read_setting
 
-# Differences of Windows from POSIX: open files, process checks and locks.
-
-
 WINDOWS = os.name == "nt"
-_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Seconds: virus scanners and indexers hold a new file open for a moment."""
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds: virus scanners and indexers hold a new file open for a moment
 _LOCKED_BYTE = 1 << 30
 """Offset of the locked byte, beyond the end of any locked file, since locks of Windows also prevent reading."""
 _HELD = (errno.EACCES, errno.EDEADLK, 0)
@@ -96,11 +92,7 @@ def memory_on_windows() -> int | None:
 
 
 def lock_on_windows(descriptor: int, wait: bool) -> bool:
-    """`lock_file` for Windows: locks one byte of the file; returns False if locks are not supported.
-
-    Raises:
-        BlockingIOError: Another process holds the lock, and `wait` is off.
-    """
+    """`lock_file` for Windows: locks one byte of the file; returns False if locks are not supported."""
     import msvcrt
 
     locking: Callable[[int, int, int], None] = msvcrt.locking  # type: ignore[attr-defined]
@@ -119,9 +111,6 @@ def lock_on_windows(descriptor: int, wait: bool) -> bool:
             time.sleep(_PAUSES[1])
     finally:
         os.lseek(descriptor, before, os.SEEK_SET)
-
-
-# How much memory this process may still allocate.
 
 
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
@@ -190,10 +179,7 @@ def _of_limits() -> int | None:
 
 
 # Sets thread counts in one place, since oversubscription can slow a small model ninefold.
-
-
-_FEW = 16
-"""Threads that any machine can start; more than this and more than its cores slow it down or crash it."""
+_FEW = 16  # threads that any machine can start; more than this and more than its cores slow it down or crash it
 
 
 def set_threads(num_threads: int | None = None) -> int:
@@ -246,8 +232,6 @@ def available_cores() -> int:
 
 
 # The variables that a launcher (`torchrun`, `accelerate launch`) sets for each process, read in one place.
-
-
 _MOST = 1_000_000
 
 
@@ -266,11 +250,7 @@ def launched() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Number of this process, hence of its GPU, among those on its machine; the rank if the launcher does not set it.
-
-    Raises:
-        UserError: The variable is no number.
-    """
+    """Number of this process, hence of its GPU, on its machine; the rank if the launcher does not set it."""
     return _number("LOCAL_RANK", 0, _MOST) if os.environ.get("LOCAL_RANK") else launched()[0]
 
 
@@ -283,9 +263,6 @@ def _number(name: str, least: int, most: int) -> int:
         got = f"Got {text[:40]}." if text else "It is not set."
         raise UserError(f"{name}, which torchrun sets, must be a number from {least} to {most:,}. {got} {_ADVICE}")
     return int(text)
-
-
-# A request to stop (SIGTERM, Ctrl-C, or a call from another thread): resumable work saves and ends.
 
 
 class StopRequest:

@@ -14,8 +14,6 @@ _BETWEEN = 1.0  # seconds between two remembered points of the job
 
 @runtime_checkable  # the tests check argument types at run time
 class Progress(Protocol):
-    """A running job."""
-
     def advance(self, amount: float = 1, *, left: float | None = None, **fields: float | str) -> None:
         """Report `amount` more as done, with `fields` (loss, tokens_per_second, ...) for display.
 
@@ -28,12 +26,7 @@ class Job:
     """A job that calls `show` at intervals. A job inside it is a part of it and covers its next unit."""
 
     def __init__(
-        self,
-        label: str,
-        total: float,
-        unit: str = "",
-        seconds_between: float = 10.0,
-        above: "Job | None" = None,
+        self, label: str, total: float, unit: str = "", seconds_between: float = 10.0, above: "Job | None" = None
     ) -> None:
         self.label, self.total, self.unit, self.done, self.finished = label, total, unit, 0.0, False
         self.fields: dict[str, float | str] = {}
@@ -122,7 +115,6 @@ class Job:
 
     @property
     def rate(self) -> float:
-        """Units per second from beginning to end."""
         return self.done / max(self.elapsed, 1e-9)
 
     @property
@@ -137,7 +129,6 @@ class Job:
         return max(self.total - self.reached, 0.0) / pace if self.total and pace else None
 
     def numbers(self) -> dict[str, float | str | None]:
-        """The progress as numbers, for programs."""
         left = self.remaining
         return {
             "label": self.label,

@@ -19,9 +19,6 @@ from typing import Any
 
 from ._errors import UserError
 
-# Content keys: short hashes of a result's dependencies.
-
-
 LATER = {"later": True}
 """Metadata of a dataclass field added in a later version.
 
@@ -39,7 +36,6 @@ def digest(value: Any) -> str:
 
 
 def file_digest(path: Path | str) -> str:
-    """SHA-256 of a file's bytes, in hex, read in chunks."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -65,8 +61,6 @@ def _plain(value: Any) -> Any:
 
 
 # Reduces paths to names, since folder names reveal users and projects in shared files.
-
-
 # A path in running text, also of Windows: absolute, in the home folder, or with a leading dot; not a closing HTML tag.
 _IN_TEXT = re.compile(
     r"(?<![\w/\\:.~])(?!(?<=<)/[A-Za-z][\w-]*>)(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+"
@@ -180,19 +174,8 @@ def _text(text: str, anonymous: bool) -> str:
     return _IN_TEXT.sub(lambda match: name(match[0]), text)
 
 
-# The origin of a number: versions, hardware, command, time.
-
-
 _PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "accelerate",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "pandas",
+    *("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy", "scipy", "scikit-learn", "pandas"),
 )
 
 
@@ -257,9 +240,6 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor()
-
-
-# Runs a Python file that the user names, as `python FILE` would.
 
 
 _LONGEST_TEXT = 300

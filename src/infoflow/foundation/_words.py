@@ -110,7 +110,6 @@ def running_word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether a word is written in a script without spaces."""
     return not word.isascii() and _scripts().unspaced.match(word) is not None
 
 
@@ -160,7 +159,6 @@ def is_punctuation(text: str) -> bool:
 
 
 def without_punctuation(text: str) -> str:
-    """The text without Unicode punctuation."""
     return text.translate(_PUNCTUATION)
 
 

@@ -2,15 +2,7 @@
 
 from infoflow.corpus import Vocabulary
 
-from ._batch import (
-    NO_TARGET,
-    SENTENCE_FIELDS,
-    UNSUPERVISED,
-    Field,
-    collate,
-    pad_arrays,
-    stacks,
-)
+from ._batch import NO_TARGET, SENTENCE_FIELDS, UNSUPERVISED, Field, collate, pad_arrays, stacks
 from ._batch import Batch as Batch
 from ._batch import Corrupted as Corrupted
 from ._batch import Example as Example
@@ -35,8 +27,7 @@ from ._multitask import mixture_rates
 from ._objective import AbstractObjective as AbstractObjective
 from ._objective import Answers as Answers
 from ._objective import Family, Metric, Reads, accuracy, area_under_curve, drop_tokens
-from ._own import load_objectives
-from ._registry import OBJECTIVES, further_objectives, metrics_of, takes_token_dropout
+from ._registry import OBJECTIVES, further_objectives, load_objectives, metrics_of, takes_token_dropout
 from ._registry import make_objective as make_objective
 from ._registry import show_text as show_text
 from ._skip_gram import SkipGram as SkipGram

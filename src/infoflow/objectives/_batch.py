@@ -70,9 +70,6 @@ class Noise:
         return torch.from_numpy(np.concatenate(drawn).astype(np.float32)).to(chosen.device)
 
 
-# From corrupted examples to one padded batch of named tensors.
-
-
 UNSUPERVISED = -100
 """The label of a position that the loss ignores (PyTorch's and Hugging Face's convention)."""
 
@@ -181,12 +178,7 @@ def collate(
 ) -> Batch:
     """Pad `examples` field by field; an objective's own `attention_mask` replaces the padding mask.
 
-    Args:
-        examples: Examples of one objective: all have the same names.
-        fields: How the arrays of each name are padded.
-        vocabulary: Vocabulary of the input.
-        target: Vocabulary of the decoder, if it has its own.
-        noise: Noise of the examples, in their order.
+    `target` is the decoder's vocabulary if it has its own, and `noise` that of the examples, in their order.
     """
     names = list(examples[0].arrays)
     if unknown := [name for name in names if name not in fields]:
@@ -238,9 +230,6 @@ def _before(lengths: np.ndarray) -> np.ndarray:
     return np.arange(lengths.max()) < lengths[:, None]
 
 
-# Cross-entropy of the supervised positions only, over the vocabulary.
-
-
 # Location of the map from the last hidden state to logits in Hugging Face, by family: BERT, RoBERTa and most others.
 _HEADS = ("cls", "lm_head", "predictions")
 
@@ -274,7 +263,6 @@ def supervised_cross_entropy(
 
 
 def prediction_head(module: nn.Module) -> nn.Module:
-    """The submodule that maps a language model's last hidden states to logits."""
     for name in _HEADS:
         if isinstance(head := getattr(module, name, None), nn.Module):
             return head
@@ -282,9 +270,6 @@ def prediction_head(module: nn.Module) -> nn.Module:
         f"{type(module).__name__} has no language-modelling head that infoflow knows ({', '.join(_HEADS)}).\n"
         "Load the model with its head: AutoModelForMaskedLM or AutoModelForCausalLM."
     )
-
-
-# What an objective makes of one example, as readable tokens: the inputs of its model and the targets of its loss.
 
 
 NO_TARGET = "·"

@@ -65,9 +65,6 @@ class CausalLM(AbstractObjective):
         return {self.name: supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}
 
 
-# A bidirectional language model as in ELMo: one model predicts the next token, another the previous one.
-
-
 FORWARD, BACKWARD = "forward", "backward"
 
 
@@ -138,9 +135,6 @@ class BiLM(AbstractObjective):
 
 def _next(tokens: np.ndarray) -> np.ndarray:
     return np.append(tokens[1:], UNSUPERVISED)
-
-
-# Prefix language modelling with a single stack: bidirectional attention in the prefix, causal attention after it.
 
 
 @final

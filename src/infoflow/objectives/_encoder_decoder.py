@@ -27,8 +27,6 @@ from ._batch import (
 from ._masking import hide, mask_id, random_tokens
 from ._objective import BLEU, LOSS, AbstractObjective, Family, Metric, Writes, drop_tokens
 
-# Shared parts of encoder-decoder objectives: the encoder reads a source, the decoder predicts a target.
-
 
 def inner(tokens: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
     """The tokens between [CLS] and [SEP], to which noise applies."""
@@ -60,11 +58,7 @@ def source_and_target(
 def target_loss(
     name: str, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0, **reads: Any
 ) -> dict[str, LossTerm]:
-    """Cross-entropy of the target's tokens; `reads` are further decoder inputs.
-
-    Raises:
-        UserError: The module has no encoder and decoder.
-    """
+    """Cross-entropy of the target's tokens; `reads` are further decoder inputs."""
     encoder, decoder, owner, scale = _parts(module, name)
     source = encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
     # The decoder's padding is on the right, where no causal position sees it: no mask is needed.
@@ -95,17 +89,31 @@ def _parts(module: PreTrainedModel, name: str) -> tuple[Any, Any, Any, float]:
     )
 
 
+class AbstractEncoderDecoder(AbstractObjective):
+    """The encoder reads a source, and the decoder predicts a target."""
+
+    layout: ClassVar[Layout] = "encoder-decoder"
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "name"):
+            cls.term_weights = {cls.name: 1.0}
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the decoder's tokens, [SEP] included."""
+        return target_loss(self.name, module, batch, label_smoothing)
+
+
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Translation(AbstractObjective):
+class Translation(AbstractEncoderDecoder):
     """Cross-entropy over the target's tokens, its end included, given the source."""
 
     name: ClassVar[str] = "translation"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "translate"
     needs_translation: ClassVar[bool] = True
     writes: ClassVar[Writes] = "translation"
-    term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     token_dropout: Probability = 0.0  # probability that a *source* token is replaced by a random one
@@ -133,19 +141,10 @@ class Translation(AbstractObjective):
         """The same objective on clean inputs."""
         return replace(self, token_dropout=0.0, decoder_dropout=0.0)
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the translation's tokens."""
-        return target_loss(self.name, module, batch, label_smoothing)
-
-
-# MASS: a fragment of the text is hidden from the encoder, and the decoder writes it.
-
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mass(AbstractObjective):
+class Mass(AbstractEncoderDecoder):
     """Half of the text is a fragment that the encoder sees as [MASK] (80 %), random tokens (10 %), or itself (10 %).
 
     For each token of the fragment, the decoder reads the preceding token at its position in the text. It does not
@@ -155,14 +154,8 @@ class Mass(AbstractObjective):
     """
 
     name: ClassVar[str] = "mass"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
-    term_weights: ClassVar[dict[str, float]] = {"mass": 1.0}
-    fields: ClassVar[dict[str, Field]] = {
-        **SENTENCE_FIELDS,
-        "decoder_position_ids": Field(),
-        "visible": Field(),
-    }
+    fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "decoder_position_ids": Field(), "visible": Field()}
 
     share: Probability = 0.5  # share of the text in the fragment
     mask_share: Probability = 0.8  # of the fragment's tokens
@@ -236,9 +229,6 @@ def fragment(length: int, share: float, generator: np.random.Generator) -> tuple
     return 1 + start, 1 + start + size
 
 
-# BART: the text is corrupted in up to five ways, and the decoder restores it.
-
-
 Hidden = Literal["span", "token", "none"]
 """Replacement of hidden words.
 
@@ -251,7 +241,7 @@ MARK = "sentence_starts"
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bart(AbstractObjective):
+class Bart(AbstractEncoderDecoder):
     """Denoising of whole texts; the noises apply in the order of the settings.
 
     Defaults are those of the published model: fairseq issue 1899.
@@ -262,10 +252,8 @@ class Bart(AbstractObjective):
     """
 
     name: ClassVar[str] = "bart"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
     writes: ClassVar[Writes] = "text"
-    term_weights: ClassVar[dict[str, float]] = {"bart": 1.0}
 
     permute: Probability = 1.0  # share of the sentences that are permuted
     mask: Probability = 0.3  # share of the words that are hidden; an upper bound, since spans may overlap
@@ -296,12 +284,6 @@ class Bart(AbstractObjective):
             offset = int(generator.integers(len(tokens)))  # every token may come first, including the first one
             tokens, noisy = np.roll(tokens, -offset), np.roll(noisy, -offset)
         return source_and_target(tokens, text, vocabulary, noisy)
-
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the clean text."""
-        return target_loss(self.name, module, batch, label_smoothing)
 
     def _hidden(
         self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary

@@ -46,7 +46,6 @@ from ._objective import LOSS, AbstractObjective, Answers, Family, Metric, Reads
 # | `whole-word` (BERT's second release) | as `static`, whole words in random order, anew per epoch | non-special ids |
 # | `n-gram` (ALBERT)  | likewise, n-grams of whole words, P(n) ∝ 1/n, n ≤ 3    | non-special ids       |
 
-
 _LONGEST_NGRAM = 3  # words; ALBERT's
 Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
 
@@ -124,9 +123,6 @@ class MaskedLM(AbstractObjective):
         else:
             count = int(self.rate * len(candidates) + draws[0])  # stochastic rounding: right on average
         return candidates[draws[1:].argsort()[:count]]
-
-
-# SpanBERT: spans are masked, and each of their tokens is also predicted from the span's two neighbours.
 
 
 BOUNDARY = "span-boundary"
@@ -241,9 +237,6 @@ def _runs(positions: list[int]) -> list[tuple[int, int]]:
     return list(zip(begins, ends, strict=True))
 
 
-# BERT's and ALBERT's objectives: masked tokens, and a question about two segments.
-
-
 IS_RANDOM, IS_SWAPPED = "is_random", "is_swapped"
 """Keys of `Example.labels`: whether the second segment is from another document; whether the two were swapped."""
 _CHANCE = 0.05  # required accuracy above the most frequent answer's share
@@ -275,7 +268,6 @@ class AbstractPairObjective(AbstractObjective):
 
     @property
     def masked_lm(self) -> MaskedLM:
-        """The objective that masks the tokens."""
         return MaskedLM(selection=self.selection, rate=self.rate)
 
     @property
@@ -319,7 +311,6 @@ class AbstractPairObjective(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of the masked tokens, and of the answer."""
         model: Any = module
         hidden = self._hidden(model, batch)
         total = F.cross_entropy(model.pair_logits(hidden).float(), batch["pair"], reduction="sum")
@@ -329,7 +320,6 @@ class AbstractPairObjective(AbstractObjective):
         }
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """The predictions about the pairs, with the truth."""
         model: Any = module
         logits = model.pair_logits(self._hidden(model, batch)).float()
         scores = (logits[:, 1] - logits[:, 0]).detach().cpu().numpy()

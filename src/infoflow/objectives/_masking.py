@@ -9,8 +9,6 @@ import numpy as np
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, read_only
 
-# Selection of tokens to hide: single tokens, whole words, n-grams of words, spans of words.
-
 
 class Words(NamedTuple):
     """The words of a text: word `i` is `places[edges[i]:edges[i + 1]]`."""
@@ -95,9 +93,6 @@ def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.ran
     return words.places[np.frombuffer(taken, dtype=np.bool_)]
 
 
-# Hiding chosen tokens: 80 % become [MASK], 10 % a random token, 10 % stay.
-
-
 RandomIds = Literal["ordinary", "all", "corpus"]
 """Source of random tokens: ids of text, all ids, or the training text (with its frequencies)."""
 
@@ -116,20 +111,8 @@ def hide(
 ) -> np.ndarray:
     """`tokens` with each of `positions` replaced by [MASK] or a random token, or kept.
 
-    Args:
-        tokens: int64 (token,).
-        positions: Chosen positions, int64 (chosen,).
-        generator: First draws what happens to each position, then the random tokens.
-        vocabulary: Provides [MASK].
-        objective: Name for the message if there is no [MASK].
-        mask_share: Share of the chosen positions that become [MASK].
-        random_share: Share of the chosen positions that become a random token.
-        random_ids: Source of the random tokens.
-        together: int64 (chosen,), from 0: positions with the same number are treated alike, as the tokens of a span
-            are.
-
-    Raises:
-        UserError: The vocabulary has no [MASK], or lacks the counts that `random_ids` needs.
+    `generator` first draws what happens to each position, then the random tokens. Positions with the same number in
+    `together` (chosen,), from 0, are treated alike, as the tokens of a span are. A missing [MASK] names `objective`.
     """
     mask = mask_id(vocabulary, objective)
     num_fates = len(positions) if together is None else int(together.max(initial=-1)) + 1
@@ -147,11 +130,7 @@ def hide(
 def random_tokens(
     num: int, generator: np.random.Generator, vocabulary: Vocabulary, random_ids: RandomIds = "ordinary"
 ) -> np.ndarray:
-    """`num` token ids drawn independently, int64 (num,).
-
-    Raises:
-        UserError: `random_ids` needs the frequencies of the training text, and the vocabulary has none.
-    """
+    """`num` token ids drawn independently, int64 (num,)."""
     if random_ids == "all":
         return generator.integers(vocabulary.size, size=num)
     if random_ids == "ordinary":
@@ -164,11 +143,6 @@ def random_tokens(
 
 
 def text_counts(vocabulary: Vocabulary) -> np.ndarray:
-    """How often each id occurs in the training text.
-
-    Raises:
-        UserError: The vocabulary has no counts.
-    """
     if vocabulary.counts is None:
         raise _uncounted()
     return vocabulary.counts
@@ -182,7 +156,6 @@ def _uncounted() -> UserError:
 
 
 def mask_id(vocabulary: Vocabulary, objective: str) -> int:
-    """The id of [MASK], for an objective of this name."""
     if vocabulary.mask is None:
         raise UserError(f"{objective} needs a mask token. Got a tokenizer without one: set its mask_token.")
     return vocabulary.mask

@@ -6,38 +6,19 @@ from typing import Annotated, ClassVar, final
 import numpy as np
 from jaxtyping import Float
 
-from infoflow._transformers import PreTrainedModel
-from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, CountOrNone, DistinctNames, Limits, UserError, as_written, one_of
 
-from ._batch import Batch, Corrupted, Example, LossTerm, Noise
-from ._encoder_decoder import Bart, Translation, target_loss
+from . import _text_to_text as t5
+from ._batch import Corrupted, Example
+from ._encoder_decoder import AbstractEncoderDecoder, Bart, Translation
 from ._objective import BLEU, LOSS, AbstractObjective, Family, Metric, Writes
-from ._text_to_text import (
-    DenoiseFull,
-    DenoiseMask,
-    Deshuffling,
-    DropTokens,
-    PrefixLM,
-    ReplaceSpans,
-    Seq2SeqLM,
-    SpanCorruption,
-)
 
 _TASKS: dict[str, AbstractObjective] = {
     cls.name: cls()
     for cls in (
-        Translation,
-        SpanCorruption,
-        ReplaceSpans,
-        DropTokens,
-        DenoiseFull,
-        DenoiseMask,
-        Deshuffling,
-        PrefixLM,
-        Seq2SeqLM,
-        Bart,
+        *(Translation, t5.SpanCorruption, t5.ReplaceSpans, t5.DropTokens, t5.DenoiseFull, t5.DenoiseMask),
+        *(t5.Deshuffling, t5.PrefixLM, t5.Seq2SeqLM, Bart),
     )
 }
 Temperature = Annotated[float, Limits(at_least=1, at_most=1000)]
@@ -68,7 +49,7 @@ def mixture_rates(
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MultiTask(AbstractObjective):
+class MultiTask(AbstractEncoderDecoder):
     """Several text-to-text objectives in one model; the encoder reads the prefix of a text's task before the text.
 
     The same sentences serve all tasks: for each sentence and epoch one task is drawn with `rates`, and makes input and
@@ -77,12 +58,10 @@ class MultiTask(AbstractObjective):
     """
 
     name: ClassVar[str] = "multitask"
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
     needs_translation: ClassVar[bool] = True
     one_vocabulary: ClassVar[bool] = True
     writes: ClassVar[Writes] = "part"
-    term_weights: ClassVar[dict[str, float]] = {"multitask": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     tasks: DistinctNames = ("translation", "span-corruption")  # objectives that turn a text into a text
@@ -142,15 +121,8 @@ class MultiTask(AbstractObjective):
         selected = np.concatenate([made.selected[:1], np.zeros(len(prefix), dtype=bool), made.selected[1:]])
         return Corrupted(arrays={**made.arrays, "input_ids": inputs}, selected=selected)
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the decoder's tokens, [SEP] included."""
-        return target_loss(self.name, module, batch, label_smoothing)
-
 
 def _ids(prefix: str, vocabulary: Vocabulary) -> np.ndarray:
-    """The tokens of a prefix, int64 (token,)."""
     try:
         return vocabulary.ids[prefix] if prefix else np.empty(0, dtype=np.int64)
     except KeyError:

@@ -15,22 +15,8 @@ from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability
 
-from ._batch import (
-    SENTENCE_FIELDS,
-    UNSUPERVISED,
-    Batch,
-    Corrupted,
-    Example,
-    Field,
-    LossTerm,
-    Noise,
-    Shown,
-    collate,
-    tokens_of,
-)
-
-# Scores of how well a model learned its training task, with a trivial baseline.
-
+from . import _batch
+from ._batch import collate
 
 Baseline = Literal["unigram", "source copied", "most frequent", "chance"]
 
@@ -66,7 +52,6 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """The score's display name."""
         return "BLEU" if self.name == "bleu" else self.name
 
     def learned(self, low: float, high: float, baseline: float) -> bool:
@@ -80,9 +65,6 @@ LOSS = Metric(name="loss", baseline="unigram", better="lower", share=0.9)
 BLEU = Metric(name="bleu", baseline="source copied", better="higher", gain=10.0)
 
 
-# A model's answers to yes-or-no questions, with the truth.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Answers:
     """One answer for each question in a batch."""
@@ -94,7 +76,6 @@ class Answers:
 
 
 def accuracy(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
-    """Weighted share of right answers."""
     return float(np.average((scores > 0) == (truth > 0), weights=weights))
 
 
@@ -109,9 +90,6 @@ def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray)
     below = np.cumsum(no) - no
     total = yes.sum() * no.sum()
     return float((yes * (below + no / 2)).sum() / total) if total else float("nan")
-
-
-# Interface of pretraining objectives: the model that they train, the corruption, the loss.
 
 
 Reads = Literal["sentence", "window", "pair"]
@@ -159,7 +137,7 @@ class AbstractObjective(ABC):
     """Whether the loss compares the examples of an update: each process then computes all of it."""
     term_weights: ClassVar[dict[str, float]]
     """Weight of each term's mean in the minimised loss; the first term belongs to the measured model."""
-    fields: ClassVar[Mapping[str, Field]] = SENTENCE_FIELDS
+    fields: ClassVar[Mapping[str, _batch.Field]] = _batch.SENTENCE_FIELDS
     """Padding of the arrays from `corrupt`, by name."""
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
     """Scores on held-out text that decide whether the task was learned; all must pass."""
@@ -177,7 +155,7 @@ class AbstractObjective(ABC):
         return (
             self.layout == "encoder-decoder"
             and not self.needs_translation
-            and self.fields.keys() == SENTENCE_FIELDS.keys()
+            and self.fields.keys() == _batch.SENTENCE_FIELDS.keys()
         )
 
     @property
@@ -204,7 +182,9 @@ class AbstractObjective(ABC):
         return 0
 
     @abstractmethod
-    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+    def corrupt(
+        self, example: _batch.Example, generator: np.random.Generator, vocabulary: Vocabulary
+    ) -> _batch.Corrupted:
         """Turn one clean example into named arrays: inputs, labels, and other inputs of the loss."""
 
     def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
@@ -221,22 +201,22 @@ class AbstractObjective(ABC):
 
     def collate(
         self,
-        examples: Sequence[Corrupted],
+        examples: Sequence[_batch.Corrupted],
         vocabulary: Vocabulary,
         target: Vocabulary | None = None,
-        noise: Noise | None = None,
-    ) -> Batch:
+        noise: _batch.Noise | None = None,
+    ) -> _batch.Batch:
         """Pad examples into one batch; `target` is the vocabulary of the decoder's side if it has its own."""
         return collate(examples, self.fields, vocabulary, target, noise)
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def counts(self, batch: _batch.Batch) -> dict[str, int]:
         """Number of items in the average of each loss term; known before the forward pass."""
         return dict.fromkeys(self.term_weights, batch.supervised_tokens)
 
     @abstractmethod
     def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
+        self, module: PreTrainedModel, batch: _batch.Batch, noise: _batch.Noise, label_smoothing: float = 0.0
+    ) -> dict[str, _batch.LossTerm]:
         """Sum (nats) and count of each loss term on one batch.
 
         `noise` is the batch's own (`batch.noise`), the only source of a loss's random numbers.
@@ -262,15 +242,15 @@ class AbstractObjective(ABC):
         """Whether it trains more than the model that is saved."""
         return type(self).exported is not AbstractObjective.exported
 
-    def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
+    def guesses(self, batch: _batch.Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
         """Sum of each term for a frequency baseline; `unigram` is -log p of each token id.
 
         By default every term predicts the tokens in `labels`.
         """
-        labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
+        labels = batch.labels[batch.labels != _batch.UNSUPERVISED].cpu().numpy()
         return dict.fromkeys(self.term_weights, float(unigram[labels].sum()))
 
-    def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
+    def answers(self, module: PreTrainedModel, batch: _batch.Batch, noise: _batch.Noise) -> dict[str, Answers]:
         """The model's answers to questions that do not predict tokens, by the name of the metric; empty by default."""
         return {}
 
@@ -280,21 +260,20 @@ class AbstractObjective(ABC):
 
     def example(
         self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
-    ) -> Example:
+    ) -> _batch.Example:
         """Build an example as the objective reads it, from the token ids of sentences without special tokens."""
         start, end = [vocabulary.start], [vocabulary.end]
         target = None if translation is None else np.concatenate([start, translation, end])
-        return Example(texts=(np.concatenate([start, *sentences, end]),), translation=target)
+        return _batch.Example(texts=(np.concatenate([start, *sentences, end]),), translation=target)
 
-    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+    def shown(self, batch: _batch.Batch, names: Sequence[str], target_names: Sequence[str]) -> _batch.Shown:
         """Inputs and targets of a batch of one example, by the names of ids on both sides."""
-        inputs = {"tokens": tokens_of(batch.input_ids, names)}
+        inputs = {"tokens": _batch.tokens_of(batch.input_ids, names)}
         if batch.decoder_input_ids is not None:
-            inputs = {"encoder": inputs["tokens"], "decoder": tokens_of(batch.decoder_input_ids, target_names)}
-        return Shown(inputs=inputs, targets={next(iter(self.term_weights)): tokens_of(batch.labels, target_names)})
-
-
-# The ablation that corrupts inputs without masked prediction, for any objective.
+            inputs = {"encoder": inputs["tokens"], "decoder": _batch.tokens_of(batch.decoder_input_ids, target_names)}
+        return _batch.Shown(
+            inputs=inputs, targets={next(iter(self.term_weights)): _batch.tokens_of(batch.labels, target_names)}
+        )
 
 
 OPTION = "token_dropout"
@@ -324,14 +303,15 @@ class TokenDropout:
 
     token_dropout: float
 
-    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+    def corrupt(
+        self, example: _batch.Example, generator: np.random.Generator, vocabulary: Vocabulary
+    ) -> _batch.Corrupted:
         """Apply the objective's own noise, then `drop_tokens` to `input_ids`; labels are unchanged."""
-        own: Corrupted = super().corrupt(example, generator, vocabulary)  # type: ignore[misc] (of the objective behind)
+        own: _batch.Corrupted = super().corrupt(example, generator, vocabulary)  # type: ignore[misc] (of the objective behind)
         inputs, dropped = drop_tokens(own.input_ids, self.token_dropout, generator, vocabulary)
-        return Corrupted(arrays={**own.arrays, **super().reads_instead(inputs)}, selected=own.selected | dropped)  # type: ignore[misc]
+        return _batch.Corrupted(arrays={**own.arrays, **super().reads_instead(inputs)}, selected=own.selected | dropped)  # type: ignore[misc]
 
     def for_evaluation(self) -> AbstractObjective:
-        """The objective without token dropout."""
         cls, options = self.__reduce__()[1]
         return cls(**{name: value for name, value in options.items() if name != OPTION}).for_evaluation()
 

@@ -1,62 +1,37 @@
-"""Objectives by name, as in plans, and what each of them does to a typed text."""
+"""Objectives by name, as in plans, what each of them does to a typed text, and the user's own."""
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, get_type_hints
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
+from infoflow import foundation
 from infoflow._subjects import provided
+from infoflow.architectures import FAMILIES, Layout, ModelConfig, build
 from infoflow.corpus import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, STOPS, Vocabulary, sentences_of, sentinel_names
-from infoflow.foundation import UserError, did_you_mean, read_setting, stream, words_and_signs
 
+from . import _text_to_text as t5
 from ._batch import UNSUPERVISED, Batch, Corrupted, Noise, Shown
 from ._causal_lm import BiLM, CausalLM, PrefixDecoder
 from ._encoder_decoder import Bart, Mass, Translation
 from ._masked_lm import MaskedLM, NextSentence, SentenceOrder, SpanBert
 from ._multitask import MultiTask
 from ._objective import OPTION as TOKEN_DROPOUT
-from ._objective import AbstractObjective, Metric, with_token_dropout
+from ._objective import AbstractObjective, Family, Metric, with_token_dropout
 from ._skip_gram import SkipGram
-from ._text_to_text import (
-    DenoiseFull,
-    DenoiseMask,
-    Deshuffling,
-    DropTokens,
-    PrefixLM,
-    ReplaceSpans,
-    Seq2SeqLM,
-    SpanCorruption,
-)
 from ._two_models import Distillation, Electra
 
 _ALL: tuple[type[AbstractObjective], ...] = (
-    CausalLM,
-    MaskedLM,
-    Translation,
-    NextSentence,
-    SentenceOrder,
-    SpanBert,
-    Electra,
-    PrefixLM,
-    PrefixDecoder,
-    Seq2SeqLM,
-    DenoiseFull,
-    DenoiseMask,
-    Deshuffling,
-    ReplaceSpans,
-    DropTokens,
-    SpanCorruption,
-    Mass,
-    Bart,
-    Distillation,
-    BiLM,
-    SkipGram,
-    MultiTask,
+    *(CausalLM, MaskedLM, Translation, NextSentence, SentenceOrder, SpanBert, Electra, t5.PrefixLM, PrefixDecoder),
+    *(t5.Seq2SeqLM, t5.DenoiseFull, t5.DenoiseMask, t5.Deshuffling, t5.ReplaceSpans, t5.DropTokens),
+    *(t5.SpanCorruption, Mass, Bart, Distillation, BiLM, SkipGram, MultiTask),
 )
-
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
 """The objectives by name, as in plans: those of the package, then the user's own (`load_objectives`)."""
 
@@ -81,8 +56,8 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     """
     known_names = OBJECTIVES | further_objectives()
     if name not in known_names:
-        meant = did_you_mean(name, known_names)
-        raise UserError(
+        meant = foundation.did_you_mean(name, known_names)
+        raise foundation.UserError(
             f"No objective is called {name}.{meant} Choose one of: {', '.join(OBJECTIVES)}; or write it in a Python "
             "file and name that: [plugins] objectives in a plan, --objectives in a command."
         )
@@ -91,11 +66,11 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
         cls = cls if TOKEN_DROPOUT in _options(cls) else with_token_dropout(cls)
     known = _options(cls)
     if unknown := [option for option in options if option not in known]:
-        raise UserError(f"{name} has no option {unknown[0]}. Its options: {', '.join(known) or 'none'}.")
+        raise foundation.UserError(f"{name} has no option {unknown[0]}. Its options: {', '.join(known) or 'none'}.")
     hints = get_type_hints(cls, include_extras=True)
     return cls(
         **{
-            option: read_setting(hints[option], value, f"{name}.{option}", known[option])
+            option: foundation.read_setting(hints[option], value, f"{name}.{option}", known[option])
             for option, value in options.items()
         }
     )
@@ -110,11 +85,7 @@ def takes_token_dropout(name: str) -> bool:
 
 
 def _options(cls: type[AbstractObjective]) -> dict[str, Any]:
-    """Options with their defaults."""
     return {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type] (all are dataclasses)
-
-
-# What every objective makes of a text that somebody types.
 
 
 _MOST_WORDS = 512
@@ -142,8 +113,8 @@ def show_text(
     >>> show_text("Time flies", ["causal-lm"])["causal-lm"].targets
     {'causal-lm': ['Time', 'flies', '[SEP]', '·']}
     """
-    read = [words_and_signs(sentence) for sentence in sentences_of(_words_in(text, "The text"))]
-    written = [] if translation is None else words_and_signs(_words_in(translation, "The translation"))
+    read = [foundation.words_and_signs(sentence) for sentence in sentences_of(_words_in(text, "The text"))]
+    written = [] if translation is None else foundation.words_and_signs(_words_in(translation, "The translation"))
     shown = {}
     for name, objective in _chosen(objectives, translates=bool(written)).items():
         made = batch_of_text(objective, read, written, seed)
@@ -165,7 +136,6 @@ class TextBatch:
 def batch_of_text(
     objective: AbstractObjective, read: Sequence[Sequence[str]], written: Sequence[str], seed: int = 0
 ) -> TextBatch:
-    """The batch of an objective for the words of sentences and of their translation."""
     joint, prefixes = objective.one_vocabulary, objective.prefixes if isinstance(objective, MultiTask) else ()
     sentinels = objective.num_sentinels(2 * _MOST_WORDS)
     source, names = _vocabulary([*read, *([written] if joint else [])], sentinels, prefixes)
@@ -173,7 +143,7 @@ def batch_of_text(
     target, target_names = _vocabulary([written]) if apart else (source, names)
     rows = [_ids(sentence, names) for sentence in read]
     example = objective.example(rows, source, _ids(written, target_names) if objective.needs_translation else None)
-    drawn = [objective.corrupt(example, stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
+    drawn = [objective.corrupt(example, foundation.stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
     # The first draw that changes something; if none does, the first with a target other than the end.
     made = max(drawn, key=lambda one: (one.selected.any(), _num_targets(one) > 1))
     batch = objective.collate([made], source, target, Noise(((seed,),)))
@@ -186,7 +156,7 @@ def _chosen(names: Sequence[str], translates: bool) -> dict[str, AbstractObjecti
     objectives = [make_objective(name, **_OPTIONS.get(name, {})) for name in dict.fromkeys(every)]
     silent = [one.name for one in objectives if one.needs_translation and not translates]
     if names and silent:
-        raise UserError(f"{silent[0]} needs the text's translation. Got none.\nGive it: --translation TEXT.")
+        raise foundation.UserError(f"{silent[0]} needs the text's translation. Got none.\nGive it: --translation TEXT.")
     chosen = dict[str, AbstractObjective]()
     for one in objectives:
         if one.name not in silent:
@@ -199,9 +169,9 @@ def _num_targets(made: Corrupted) -> int:
 
 
 def _words_in(text: str, what: str) -> str:
-    number = len(words_and_signs(text))
+    number = len(foundation.words_and_signs(text))
     if not 1 <= number <= _MOST_WORDS:
-        raise UserError(f"{what} must have 1 to {_MOST_WORDS} words and signs. Got {number:,}.")
+        raise foundation.UserError(f"{what} must have 1 to {_MOST_WORDS} words and signs. Got {number:,}.")
     return text
 
 
@@ -210,7 +180,7 @@ def _vocabulary(
 ) -> tuple[Vocabulary, list[str]]:
     """The words of text and prefixes as a vocabulary with special tokens and sentinels, and the name of each id."""
     words = [word for sentence in sentences for word in sentence]
-    prefix_words = {prefix: words_and_signs(prefix) for prefix in prefixes}
+    prefix_words = {prefix: foundation.words_and_signs(prefix) for prefix in prefixes}
     known = [*SPECIAL_TOKENS, *dict.fromkeys([*words, *chain.from_iterable(prefix_words.values())])]
     names = [*known, *sentinel_names(sentinels)[::-1]]
     marks = range(len(names) - 1, len(known) - 1, -1)
@@ -232,3 +202,87 @@ def _vocabulary(
 def _ids(words: Sequence[str], names: Sequence[str]) -> np.ndarray:
     ids = {name: id for id, name in enumerate(names)}
     return np.array([ids[word] for word in words], dtype=np.int64)
+
+
+# The user's own objectives: classes in a Python file, registered by name with those of the package.
+_SENTENCE = "Well, the old cat that the dogs see every single day sleeps under the kitchen table again."
+_SMALL = ModelConfig(width=8, layers=1, heads=1, feedforward=8)
+_LAYOUTS = tuple(name for part in get_args(Layout) for name in (get_args(part) or (part,)))
+
+
+def load_objectives(path: Path | str) -> dict[str, type[AbstractObjective]]:
+    """The objectives of a Python file, or of an entry point in `infoflow.objectives`; they are added to `OBJECTIVES`.
+
+    **The code is executed**: name only what you trust. Each objective then computes its loss on one sentence, so that
+    mistakes are reported before any work. Models are keyed by the text of the file: a changed file is trained again,
+    but changes in its imports are not noticed.
+    """
+    module, file = foundation.own_module(path, "objectives")
+    classes = dict.fromkeys(value for value in vars(module).values() if isinstance(value, type))
+    found = [one for one in classes if issubclass(one, AbstractObjective) and one.__module__ == module.__name__]
+    found = [one for one in found if not one.__name__.startswith("Abstract")]
+    if not found:
+        raise foundation.UserError(
+            f"{path} holds no objective: no class derived from infoflow.objectives.AbstractObjective. Write one."
+        )
+    code, before = foundation.file_digest(file), dict(OBJECTIVES)
+    for name in [name for name, one in OBJECTIVES.items() if one.__module__ == module.__name__]:
+        del OBJECTIVES[name]  # of an earlier version of the file
+    try:
+        for one in found:
+            if fault := _fault(one):
+                raise foundation.UserError(
+                    f"The objective {one.__name__} in {path} cannot be used: {fault}. Correct it."
+                )
+            one.own_code = code
+            OBJECTIVES[one.name] = one
+            _try(one, file)
+    except foundation.UserError:
+        OBJECTIVES.clear()
+        OBJECTIVES.update(before)
+        raise
+    return {one.name: one for one in found}
+
+
+def _fault(cls: type[AbstractObjective]) -> str:
+    """Why the objective is unusable, or ""; nothing else checks types in user code."""
+    if inspect.isabstract(cls):
+        return f"it lacks methods: {', '.join(sorted(cls.__abstractmethods__))}"
+    if "__dataclass_fields__" not in vars(cls):
+        return "it must be a dataclass: write @dataclass(frozen=True, kw_only=True) above it"
+    if missing := [name for name in ("name", "layout", "family", "term_weights") if not hasattr(cls, name)]:
+        return f"it must state its {missing[0]}"
+    if not isinstance(cls.name, str) or not re.fullmatch(r"[a-z][a-z0-9-]{0,40}", cls.name):
+        return f"its name must consist of small letters, digits and hyphens, got {foundation.as_written(cls.name)}"
+    if cls.name in OBJECTIVES or cls.name in further_objectives():
+        return f"the name {cls.name} is taken"
+    for name, known in (("layout", _LAYOUTS), ("family", get_args(Family))):
+        if (value := getattr(cls, name)) not in known:
+            return f"its {name} must be one of {', '.join(known)}, got {foundation.as_written(value)}"
+    if not isinstance(cls.term_weights, dict) or not cls.term_weights:
+        return 'its term_weights must give a weight to each term of its loss, such as {"loss": 1.0}'
+    if needed := [one.name for one in dataclasses.fields(cls) if one.default is one.default_factory]:  # type: ignore[arg-type] (both MISSING)
+        return f"its option {needed[0]} needs a default"
+    return ""
+
+
+def _try(cls: type[AbstractObjective], file: Path) -> None:
+    """Train on one sentence, without an update."""
+    try:
+        objective = make_objective(cls.name)
+        made = batch_of_text(objective, [foundation.words_and_signs(_SENTENCE)], foundation.words_and_signs(_SENTENCE))
+        family = next(name for name, one in FAMILIES.items() if cls.layout in one.layouts)
+        module = build(family, cls.layout, _SMALL, made.source, made.target if cls.needs_translation else None).eval()
+        terms = objective.loss(module, made.batch, made.batch.noise)
+        if (given := set(terms)) != (weighted := set(cls.term_weights)):
+            raise foundation.UserError(
+                f"The terms of the loss of {cls.name} in {file} must be those of term_weights, "
+                f"{', '.join(sorted(weighted))}. Got {', '.join(sorted(given))}. Correct one of them."
+            )
+    except (foundation.UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # includes exceptions that would end the process silently
+        raise foundation.UserError(
+            f"The objective {cls.name} in {file} fails on one sentence: "
+            f"{foundation.described_in_file(error, file)}. Correct it."
+        ) from error

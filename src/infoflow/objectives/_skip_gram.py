@@ -68,11 +68,14 @@ class SkipGram(AbstractObjective):
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Pairs of the text: `centers` and, as `labels`, their neighbours; `negatives` of each, (pair, draw)."""
         tokens = example.text
-        known = word_frequencies(vocabulary, self.min_count, self.threshold, self.subsampling)
+        counts, special = _ByIdentity(text_counts(vocabulary)), vocabulary.special
+        known = _frequencies(counts, special, self.min_count, self.threshold, self.subsampling)
         stays = generator.random(len(tokens)) < known.kept[tokens]
         words = tokens[stays]
         centers, contexts = word_pairs(words, generator.integers(1, self.window + 1, size=len(words)))
-        negatives = draw_negatives(contexts, self.negatives, known.negatives, generator)
+        drawn = np.searchsorted(known.negatives, generator.random((len(contexts), self.negatives)), side="right")
+        # a draw equal to the pair's own context is left out, not repeated
+        negatives = np.where(drawn == contexts[:, None], UNSUPERVISED, drawn).astype(np.int64)
         arrays = {"input_ids": tokens, "labels": contexts, "centers": centers, "negatives": negatives}
         return Corrupted(arrays=arrays, selected=stays)
 
@@ -153,17 +156,6 @@ def keep_probability(
     return np.minimum(share, 1.0)
 
 
-def word_frequencies(
-    vocabulary: Vocabulary, min_count: int, threshold: float, rule: Subsampling = "code"
-) -> WordFrequencies:
-    """Frequencies of the words with at least `min_count` occurrences in the training text.
-
-    Raises:
-        UserError: The vocabulary has no token counts, or no token occurs this often.
-    """
-    return _frequencies(_ByIdentity(text_counts(vocabulary)), vocabulary.special, min_count, threshold, rule)
-
-
 def word_pairs(
     tokens: Int[np.ndarray, " token"], half: Int[np.ndarray, " token"]
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
@@ -176,20 +168,6 @@ def word_pairs(
     apart = np.abs(places[:, None] - places)
     center, context = np.nonzero((apart > 0) & (apart <= half[:, None]))
     return tokens[center], tokens[context]
-
-
-def draw_negatives(
-    contexts: Int[np.ndarray, " pair"],
-    number: int,
-    cumulative: Float[np.ndarray, " id"],
-    generator: np.random.Generator,
-) -> Int[np.ndarray, "pair negative"]:
-    """`number` draws for each pair by cumulative probability.
-
-    A draw equal to the pair's own context is not repeated but left out (`UNSUPERVISED`).
-    """
-    drawn = np.searchsorted(cumulative, generator.random((len(contexts), number)), side="right")
-    return np.where(drawn == contexts[:, None], UNSUPERVISED, drawn).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

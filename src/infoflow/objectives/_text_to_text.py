@@ -7,22 +7,19 @@ from typing import Annotated, ClassVar, final
 
 import numpy as np
 
-from infoflow._transformers import PreTrainedModel
-from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Limits, Probability, UserError
 
-from ._batch import Batch, Corrupted, Example, LossTerm, Noise
-from ._encoder_decoder import inner, source_and_target, target_loss
+from ._batch import Corrupted, Example
+from ._encoder_decoder import AbstractEncoderDecoder, inner, source_and_target
 from ._masking import random_tokens
-from ._objective import AbstractObjective, Family, Writes
+from ._objective import Family, Writes
+
 
 # T5's noise: the choice of tokens to remove, and the notation of the rest and the removed tokens.
 #
 # Masks are Bool (token,) over a text without special tokens. Source: [@raffel2020exploring], functions of the released
 # `t5.data.preprocessors`.
-
-
 def iid_mask(length: int, density: float, generator: np.random.Generator) -> np.ndarray:
     """Each token is noise with probability `density`; there may be none."""
     return generator.random(length) < density
@@ -34,9 +31,6 @@ def span_mask(length: int, density: float, mean_length: float, generator: np.ran
     Of L tokens `nn = clip(round(L · density), 1, L − 1)` are noise, in `ns = max(round(nn / mean_length), 1)` spans;
     noise and the rest are each cut into `ns` parts uniformly at random, and the rest comes first, so the first token is
     never noise and the last always is. A text of one token is treated as the first of two.
-
-    Raises:
-        UserError: There would be more spans than tokens between them.
     """
     whole = max(length, 2)
     num_noise, num_spans = span_numbers(whole, density, mean_length)
@@ -82,12 +76,6 @@ def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary)
     return replaced[firsts | ~mask]
 
 
-def most_runs(longest: int, density: float) -> int:
-    """Number of sentinels that independent noise on `longest` tokens needs in all but one of a million texts."""
-    mean = longest * density * (1 - density) + density
-    return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
-
-
 def _composition(total: int, parts: int, generator: np.random.Generator) -> np.ndarray:
     """`total` as a sum of `parts` positive numbers, uniform over compositions: `parts − 1` cuts among `total − 1`."""
     cuts = np.zeros(total - 1, dtype=np.int64)
@@ -112,16 +100,10 @@ def _composition(total: int, parts: int, generator: np.random.Generator) -> np.n
 # T5's names are `iid_15_r10s90_f` (BERT-style), `iid_15_m_f` (MASS-style), `iid_15_u_u`, `iid_15_d_d`, `span_3_15_u_u`.
 # Source: [@raffel2020exploring]. As in translation, both sides are framed by [CLS] and [SEP], which T5's are not: all
 # encoders of a study read the same frame.
-
-
-class AbstractTextToText(AbstractObjective):
+class AbstractTextToText(AbstractEncoderDecoder):
     """The decoder predicts what `taken_apart` returns as target, given the rest of the text."""
 
-    layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
-
-    def __init_subclass__(cls) -> None:
-        cls.term_weights = {cls.name: 1.0}
 
     @abstractmethod
     def taken_apart(
@@ -137,12 +119,6 @@ class AbstractTextToText(AbstractObjective):
         """Noise on the text without its special tokens; [CLS] and [SEP] frame both sides again."""
         source, target, selected = self.taken_apart(inner(example.text, vocabulary), generator, vocabulary)
         return source_and_target(source, target, vocabulary, selected)
-
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the decoder's tokens, [SEP] included."""
-        return target_loss(self.name, module, batch, label_smoothing)
 
 
 @final
@@ -242,7 +218,9 @@ class ReplaceSpans(AbstractTextToText):
         return self.density
 
     def num_sentinels(self, longest: int) -> int:
-        return most_runs(longest, self.density)
+        # as many as independent noise needs in all but one of a million texts
+        mean = longest * self.density * (1 - self.density) + self.density
+        return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
 
     def taken_apart(self, tokens, generator, vocabulary):
         return both_with_sentinels(tokens, iid_mask(len(tokens), self.density, generator), vocabulary)
@@ -307,7 +285,6 @@ def both_with_sentinels(
 
 
 def first_sentinel(vocabulary: Vocabulary) -> int:
-    """The id of <extra_id_0>."""
     if not vocabulary.sentinels:
         raise UserError(
             "This objective writes a sentinel token (<extra_id_0>) in place of what it removes. Got a tokenizer "

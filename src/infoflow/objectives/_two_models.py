@@ -34,9 +34,6 @@ from ._batch import (
 from ._masking import hide, mask_id, text_counts
 from ._objective import LOSS, AbstractObjective, Answers, Family, Metric
 
-# ELECTRA: a small generator fills masked tokens, and the model detects which tokens were replaced.
-
-
 REPLACED = "replaced-token"
 
 
@@ -177,9 +174,6 @@ class Electra(AbstractObjective):
     def _detected(self, model: Any, text: Tensor, batch: Batch) -> Float[Tensor, "batch token"]:
         logits = model.discriminator(input_ids=text, attention_mask=batch.attention_mask).logits.float()
         return logits.reshape(text.shape)  # output of a token classifier: (batch, token, 1)
-
-
-# Knowledge distillation as in DistilBERT: a smaller student learns a trained masked LM's output on masked text.
 
 
 Temperature = Annotated[float, Limits(above=0, at_most=100)]

@@ -10,17 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.foundation import (
-    UserError,
-    atomic_write,
-    current_display,
-    did_you_mean,
-    json_fault,
-    provenance,
-    public_provenance,
-    read_object,
-    shown_by,
-)
+from infoflow import foundation
 
 from ._schema import TableSchema
 from ._select import with_keys
@@ -48,7 +38,7 @@ class RunFolder:
         """
         folder = cls(path)
         if not folder._manifest.exists():
-            raise UserError(
+            raise foundation.UserError(
                 f"{path} is not a run folder: it has no run.json. "
                 "Give the folder that `infoflow study` or `infoflow analyze` wrote (its --out)."
             )
@@ -71,19 +61,21 @@ class RunFolder:
         """
         foreign = self.tables.foreign
         if foreign and not len(self.tables):
-            raise UserError(
+            raise foundation.UserError(
                 f"{self.path} must hold tables of its own. All of its tables were written for another run: "
                 f"{', '.join(foreign)}. Name the folder of that run, or run the command that wrote this one again."
             )
         if not len(self.tables):
-            raise UserError(f"{self.path} holds no tables yet. Let the command that began it finish there first.")
+            raise foundation.UserError(
+                f"{self.path} holds no tables yet. Let the command that began it finish there first."
+            )
         if foreign:
-            current_display().warn(
+            foundation.current_display().warn(
                 f"{self.path} holds tables that were written for another run. They are left out: {', '.join(foreign)}. "
                 "Run the command that wrote this folder again."
             )
         if gone := [name for name in self.tables.gone if name not in foreign]:
-            current_display().warn(
+            foundation.current_display().warn(
                 f"{self.path} is damaged: tables that were written there are missing ({', '.join(gone)}), with the "
                 "claims and figures that need them. Run the command that wrote the folder again."
             )
@@ -114,23 +106,24 @@ class RunFolder:
             return {}
         manifest = read_manifest(self._manifest)
         if manifest.get("version", RUN_VERSION) > RUN_VERSION:
-            raise UserError(f"{self.path} was written by a newer infoflow. Update yours: git pull and make install.")
+            raise foundation.UserError(
+                f"{self.path} was written by a newer infoflow. Update yours: git pull and make install."
+            )
         return manifest
 
     def update(self, **entries: Any) -> None:
         """Replace the given top-level entries of run.json."""
-        manifest = {"version": RUN_VERSION, **(self.read() or self._begun()), **entries}
-        with atomic_write(self._manifest) as temporary:
+        before = self.read()
+        if not before and not len(self.tables):  # tables that precede run.json have no identity
+            before = {"id": secrets.token_hex(8)}
+        manifest = {"version": RUN_VERSION, **before, **entries}
+        with foundation.atomic_write(self._manifest) as temporary:
             temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def record(self, **entries: Any) -> None:
         """`update`, with the command of this process and its environment; no warnings or failures by default."""
-        made = provenance()
+        made = foundation.provenance()
         self.update(**{"warnings": [], "failures": [], "command": made["command"], "provenance": made} | entries)
-
-    def _begun(self) -> dict[str, Any]:
-        """The identity of a new run; none if tables precede run.json, since such tables have none."""
-        return {} if len(self.tables) else {"id": secrets.token_hex(8)}
 
 
 class Tables(Mapping[str, pd.DataFrame]):
@@ -168,7 +161,9 @@ class Tables(Mapping[str, pd.DataFrame]):
         if name not in self._cache:
             if name not in (held := list(self)):
                 known = f"Its tables: {', '.join(held) or 'none'}."
-                raise KeyError(f"{self._path.parent.name} has no table {name}.{did_you_mean(name, held)} {known}")
+                raise KeyError(
+                    f"{self._path.parent.name} has no table {name}.{foundation.did_you_mean(name, held)} {known}"
+                )
             table = read_table(self._path / f"{name}.parquet")
             frame = with_keys(table.frame)
             frame.attrs["unit"] = table.schema.unit  # keeps the bounds of the values when rows are averaged
@@ -236,7 +231,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         return [word for word in words if word.isprintable() and len(word) < _LONGEST] or None
 
     def _note_names(self, names: Iterable[str]) -> None:
-        with atomic_write(self._path / _NAMES) as temporary:
+        with foundation.atomic_write(self._path / _NAMES) as temporary:
             temporary.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
@@ -244,7 +239,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._cache.pop(schema.name, None)
         if schema.name not in (names := self._written() or []):
             self._note_names([*names, schema.name])
-        origin = public_provenance() if origin is None else origin
+        origin = foundation.public_provenance() if origin is None else origin
         return write_table(self._path / f"{schema.name}.parquet", frame, schema, {**origin, "run": self._identity()})
 
 
@@ -262,7 +257,7 @@ class ShownTables(Tables):
         stored = self.stored(name)
         return Table.of(stored.frame, stored.schema)
 
-    _repr_html_ = shown_by("tables_shown")
+    _repr_html_ = foundation.shown_by("tables_shown")
 
     def __repr__(self) -> str:
         return f"<{len(self)} tables of {self._path.parent.name}: {', '.join(list(self)[:6])}{', …' * (len(self) > 6)}>"
@@ -306,21 +301,18 @@ _KINDS: dict[str, tuple[_Check, str]] = {
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The entries of run.json."""
     try:
-        manifest = read_object(path)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, json_fault(error)) from None
-    if not isinstance(manifest, dict):
-        raise _damaged(path, "it holds no JSON object")
+        manifest = foundation.read_object(path)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from None
     for name, (check, kind) in _KINDS.items():
         if name in manifest and not check(manifest[name]):
             raise _damaged(path, f"{name} must be {kind}. Got {_short(manifest[name])}")
     return manifest
 
 
-def _damaged(path: Path, reason: str) -> UserError:
-    return UserError(f"{path} is damaged: {reason.rstrip('.')}. Start again in a new folder.")
+def _damaged(path: Path, reason: str) -> foundation.UserError:
+    return foundation.UserError(f"{path} is damaged: {reason.rstrip('.')}. Start again in a new folder.")
 
 
 def _short(value: Any) -> str:

@@ -362,8 +362,6 @@ def seeds_of_pairs(rows: pd.DataFrame, by: str, at: np.ndarray) -> dict[object, 
 
 
 # A point has few of a table's many rows, and `rows[name].array.take(at)` copies nothing else.
-
-
 def _taken(rows: pd.DataFrame, name: str, at: np.ndarray) -> list[Any]:
     return rows[name].array.take(at).to_numpy().tolist()
 
@@ -377,7 +375,6 @@ def _units(keys: tuple[object, ...], known: Mapping[object, tuple[int, ...]]) ->
 
 
 def _scale(rows: pd.DataFrame, at: np.ndarray) -> Scale:
-    """The scale of the numbers in these rows of one table."""
     columns = [_taken(rows, name, at) for name in ("metric", "statistic", "measure") if name in rows]
     names = {str(name) for column in columns for name in column} or {""}
     scales = {scale_of(name, rows.attrs.get("unit", "")) for name in names}

@@ -11,9 +11,6 @@ import pandas as pd
 
 from infoflow.foundation import Interval, Scale, block_effects, block_interval, replicate_weights
 
-# Self-describing tables, and the registry of those that infoflow writes.
-
-
 SUFFIX = "_over_training"
 """Suffix of the names of tables over checkpoints."""
 DType = Literal["string", "int64", "float64", "bool", "list<float64>"]
@@ -163,9 +160,6 @@ def estimate_columns(
     )
 
 
-# The tables of this package.
-
-
 RETRIEVAL_SCORES = TableSchema(
     name="retrieval_scores",
     version=2,
@@ -210,9 +204,6 @@ RETRIEVAL_LEARNING = TableSchema(
         Column("overlap", "float64", "share", "of stale and fresh top k; NaN: no refresh"),
     ),
 )
-
-
-# The numbers in every row of a measure's table.
 
 
 def estimate(

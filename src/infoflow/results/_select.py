@@ -1,6 +1,6 @@
 """Tables about the models of a run, and the choice of rows about particular models."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,6 @@ from ._subject import END, KEYS, UNTRAINED
 # Tables about the models of a run: the data and cost of each, and whether it learned its task.
 #
 # They are a layer below the measures, since measures, claims and figures all read them.
-
 
 TASK_SCORES = TableSchema(
     name="task_scores",
@@ -169,7 +168,6 @@ RETRIEVAL_RUNS = TableSchema(
 #
 # Rows are never averaged over models that differ in more than the request: if a selection leaves two models of one
 # objective and seed, it is refused.
-
 
 NAMES = tuple(column.name for column in KEYS)
 _DECIDING = ("model", "variant", "architecture", "start", "update")
@@ -342,14 +340,10 @@ def _require_one_each(frame: pd.DataFrame, side: str) -> None:
     same = twice[(twice[shared] == twice[shared].iloc[0]).all(axis=1)]
     names = [name for name in (f"{each}{side}" for each in _TELLING) if name in same]
     telling = next(name for name in names if len(set(same[name])) > 1)
-    values = ", ".join(map(str, _in_order(same[telling])))
+    values = ", ".join(map(str, dict.fromkeys(same[telling])))
     first = same.iloc[0]
     raise AmbiguousModels(
         f"One model for each objective and seed must be chosen. Of {first['objective' + side]}, seed "
         f"{first['seed' + side] if 'seed' + side in same else '?'}, there are several: {telling} {values}. "
         f"Choose one by its {telling}."
     )
-
-
-def _in_order(values: Iterable) -> list:
-    return list(dict.fromkeys(values))

@@ -15,9 +15,6 @@ from infoflow.foundation import UserError, atomic_write, public_provenance, show
 
 from ._schema import DType, TableSchema
 
-# A table in Python: a data frame with a schema, which hides its bootstrap replicates when shown.
-
-
 _HIDDEN = "replicates"  # hundreds of numbers in each row
 
 
@@ -53,9 +50,6 @@ class Table(pd.DataFrame):
         return pd.DataFrame(self).to_string(*arguments, **options)
 
 
-# Tables as Parquet files that carry their own documentation and provenance.
-
-
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
 _CHECKSUM_KEY = b"infoflow.checksum"  # Parquet's own checksums cover the pages, not their metadata
 _MAGIC = b"PAR1"
@@ -65,8 +59,6 @@ _COUNTED = ("layer", "next_layer", "layer_a", "layer_b", "head", "head_a", "head
 
 
 class StoredTable(NamedTuple):
-    """A table in a file: rows, schema and origin."""
-
     frame: pd.DataFrame
     schema: TableSchema
     provenance: dict[str, Any]
@@ -97,12 +89,9 @@ def _checksum(notes: Mapping[bytes, bytes]) -> bytes:
 
 
 class Inside(NamedTuple):
-    """What a file records about itself."""
-
     name: str | None
     """The table's name as infoflow wrote it; "" if infoflow did not write the file, None if it is damaged."""
-    run: str = ""
-    """The identity of the run for which it was written."""
+    run: str = ""  # the identity of the run for which it was written
 
 
 def inside(path: Path) -> Inside:
@@ -145,7 +134,6 @@ def _may_be_damaged(path: Path) -> bool:
 
 
 def read_table(path: Path | str) -> StoredTable:
-    """Read a table with its schema and provenance."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"There is no table {path}. Run the analysis first, or check the run folder's name.")
@@ -199,11 +187,7 @@ _KINDS: dict[DType, Callable[[pa.DataType], bool]] = {
 
 
 def check_columns(path: Path, table: pa.Table, schema: TableSchema) -> None:
-    """Refuse a table whose columns differ from its description.
-
-    Raises:
-        UserError: A column is missing, of another type, or has rows without a value or with an impossible one.
-    """
+    """Refuse a table whose columns differ from its description."""
     for column in schema.columns:
         if column.name not in table.column_names:
             raise _damaged(path, f"it has no column {column.name}")

@@ -30,9 +30,8 @@ from ._run import check_findings
 from ._scores import bleu_scores as bleu_scores
 from ._scores import rouge_scores
 from ._scores import task_scores as task_scores
-from ._stages import list_stages, run_stage
 from ._study import engine_for as engine_for
-from ._study import removed_if_refused, stage_of, train_model
+from ._study import list_stages, removed_if_refused, run_stage, stage_of, train_model
 from ._study import study as study
 from ._study_models import StudyModels
 from .stages import AbstractStage, Check, Compare, MatchModel, MeasureGiven, MeasureModel, ShowExample, matched_weights

@@ -12,22 +12,8 @@ import pandas as pd
 
 from infoflow.corpus import Corpus, load_chat, load_corpus, parse_corpus, template_digest
 from infoflow.engine import InTurn
-from infoflow.flow import (
-    AbstractMeasure,
-    first_then_others,
-    given_measures,
-    is_first,
-    load_measures,
-    wait_for_all,
-)
-from infoflow.foundation import (
-    UserError,
-    absolute,
-    atomic_folder,
-    current_display,
-    digest,
-    private_settings,
-)
+from infoflow.flow import AbstractMeasure, first_then_others, given_measures, is_first, load_measures, wait_for_all
+from infoflow.foundation import UserError, absolute, atomic_folder, current_display, digest, private_settings
 from infoflow.models import Model, load_tokenizer_of
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import GIVEN_SCORES, KEYS, RunFolder, Subject, TableSchema
@@ -176,7 +162,6 @@ def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> l
 
 
 def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """The measures that count tokens one by one."""
     others = list(dict.fromkeys(measure.name for measure in measures if not measure.by_token))
     kept = [measure for measure in measures if measure.by_token]
     if not kept:
@@ -192,7 +177,8 @@ def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
 def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
     """Stages that measure, that compare all trained models and all controls, and that write the tables."""
     pairs = [(a, b) for a, b in combinations(measuring, 2) if a.subject.trained == b.subject.trained]
-    parts = [(a, b, _pair_key(a, b)) for a, b in pairs if a.pair_measures]
+    pairs = [(a, b) for a, b in pairs if a.pair_measures]
+    parts = [(a, b, digest([a.samples_key(), b.samples_key(), described(a.pair_measures)])) for a, b in pairs]
     with_parts = {stage: stage.needed_for([part for a, b, part in parts if stage in (a, b)]) for stage in measuring}
     comparing = [
         Compare(first=first, second=second, part=part, needs=(first.key, second.key))
@@ -201,10 +187,6 @@ def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
     stages: list[AbstractStage] = [*with_parts.values(), *comparing]
     check = Check(folder=run, stages=stages, needs=tuple(stage.key for stage in stages), claims=False)
     return Graph(stages=[*stages, check], folder=run)
-
-
-def _pair_key(first: MeasureGiven, second: MeasureGiven) -> str:
-    return digest([first.samples_key(), second.samples_key(), described(first.pair_measures)])
 
 
 def merge(folders: Sequence[Path | str], out: Path | str, measures: Path | str | None = None) -> Run:
@@ -258,7 +240,6 @@ def _absolute(sources: Sequence[Path | str], options: AnalyzeOptions) -> tuple[l
 
 
 def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
-    """Models and options of a stored plan."""
     plan = plan if isinstance(plan, dict) else {}
     sources = plan.get("models")
     try:
@@ -318,16 +299,7 @@ def corpus_of(options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 
-_NO_CHAT = {
-    "text_column": "--text-column",
-    "translation_column": "--translation-column",
-    "prefix": "--prefix",
-    "labels": "--labels",
-    "label_column": "--label-column",
-    "bad_column": "--bad-column",
-    "tags": "--tags",
-    "lines": "--lines",
-}
+_NO_CHAT = ("text_column", "translation_column", "prefix", "labels", "label_column", "bad_column", "tags", "lines")
 
 
 def _is_default(options: AnalyzeOptions, name: str) -> bool:
@@ -335,8 +307,8 @@ def _is_default(options: AnalyzeOptions, name: str) -> bool:
 
 
 def _chats(source: str, options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
-    if given := [option for name, option in _NO_CHAT.items() if not _is_default(options, name)]:
-        raise UserError(f"--chat reads whole conversations, so {given[0]} does not apply. Leave one of them out.")
+    if given := [name.replace("_", "-") for name in _NO_CHAT if not _is_default(options, name)]:
+        raise UserError(f"--chat reads whole conversations, so --{given[0]} does not apply. Leave one of them out.")
     tokenizers = [load_tokenizer_of(one, options.tokenizer) for one in sources]
     if len({template_digest(one) for one in tokenizers}) > 1:
         raise UserError(
@@ -347,13 +319,11 @@ def _chats(source: str, options: AnalyzeOptions, sources: Sequence[str]) -> Corp
 
 
 def described_corpus(corpus: Corpus) -> dict[str, Any]:
-    """The entry of run.json about the sentences that were read."""
     words = int(corpus.word_counts.sum())
     return {"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words}
 
 
 def described_model(subject: Subject, parameters: int) -> dict[str, Any]:
-    """The entry of run.json about a model."""
     keys = subject.keys()
     return {"name": keys.pop("model"), **keys, "parameters": parameters}
 

@@ -8,17 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from infoflow import corpus
 from infoflow._transformers import PreTrainedTokenizerBase
-from infoflow.corpus import (
-    Corpus,
-    Lone,
-    PairKind,
-    card_facts,
-    load_tokenizer,
-    token_frequencies,
-    tokenizer_digest,
-    train_tokenizer,
-)
 from infoflow.foundation import SilentDisplay, UserError, current_display, digest, kept, use_display
 from infoflow.objectives import AbstractObjective, AbstractPairObjective, Reads, Vocabulary
 from infoflow.training import ExampleRows, PairRows, TokenRows, TrainingData, WindowRows
@@ -36,12 +27,14 @@ _WHOLE_SENTENCE = 512  # tokens: the limit of `Corpus.encode`
 class StudyData:
     """The data on which every model of a study is trained and measured."""
 
-    train: Corpus
-    validation: Corpus
-    test: Corpus  # of pairs, so a source occurs once for each of its translations
-    analysed: Corpus  # one row of `test` for each distinct source: models are scored and measured on it
-    other_domain: Corpus | None  # one row for each distinct source, none from the study; None: the plan names none
-    probed: Corpus | None  # probes are trained and scored on it; None: the plan names no task
+    train: corpus.Corpus
+    validation: corpus.Corpus
+    test: corpus.Corpus  # of pairs, so a source occurs once for each of its translations
+    analysed: corpus.Corpus  # one row of `test` for each distinct source: models are scored and measured on it
+    other_domain: (
+        corpus.Corpus | None
+    )  # one row for each distinct source, none from the study; None: the plan names none
+    probed: corpus.Corpus | None  # probes are trained and scored on it; None: the plan names no task
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     counted: bool  # whether an objective draws tokens by their frequency in training
@@ -57,7 +50,7 @@ class StudyData:
     def target_vocabulary(self) -> Vocabulary | None:
         return None if self.target_tokenizer is None else Vocabulary.from_tokenizer(self.target_tokenizer)
 
-    def encoded(self, part: Corpus, positions: int) -> TrainingData:
+    def encoded(self, part: corpus.Corpus, positions: int) -> TrainingData:
         """A part as token ids, with sentences cut at `positions` tokens; a part may lack translations."""
         data = self._of(part.encode(self.tokenizer, max_length=positions), positions)
         if self.target_tokenizer is None or "translation" not in part.columns:
@@ -70,7 +63,7 @@ class StudyData:
         )
 
     def arranged(
-        self, part: Corpus, positions: int, objective: AbstractObjective, reads: Reads, copies: int = 1
+        self, part: corpus.Corpus, positions: int, objective: AbstractObjective, reads: Reads, copies: int = 1
     ) -> TrainingData:
         """A part in the form that an objective reads: sentences, windows, or `copies` passes of pairs.
 
@@ -90,7 +83,7 @@ class StudyData:
             )
         return self.encoded(part, positions - prefix)
 
-    def windows(self, part: Corpus, positions: int, budget: int = 0) -> TrainingData:
+    def windows(self, part: corpus.Corpus, positions: int, budget: int = 0) -> TrainingData:
         """A part as windows of consecutive sentences, of at most `budget` tokens; 0: `positions`.
 
         Raises:
@@ -103,15 +96,15 @@ class StudyData:
 
     def pairs(
         self,
-        part: Corpus,
+        part: corpus.Corpus,
         positions: int,
-        kind: PairKind = "next",
+        kind: corpus.PairKind = "next",
         *,
         max_tokens: int = 0,
         seed: int = 0,
         copies: int = 10,
         short_share: float = 0.1,
-        lone: Lone = "skip",
+        lone: corpus.Lone = "skip",
     ) -> TrainingData:
         """A part as pairs of segments, of at most `max_tokens` tokens; 0: `positions`. See `segment_pairs`.
 
@@ -132,7 +125,7 @@ class StudyData:
             copies=copies,
             short_share=short_share,
             lone=lone,
-            key=digest([part.digest, tokenizer_digest(self.tokenizer), whole]),
+            key=digest([part.digest, corpus.tokenizer_digest(self.tokenizer), whole]),
         )
         return self._of(rows, positions)
 
@@ -141,11 +134,10 @@ class StudyData:
         return TrainingData(source=rows, vocabulary=vocabulary, tokenizer=self.tokenizer, card=self.card)
 
     def _counted(self, positions: int) -> Vocabulary:
-        """The vocabulary with token frequencies of the training part."""
         vocabulary = self.vocabulary
         with use_display(SilentDisplay()):  # cut sentences are reported where they are read
             encoded = self.train.encode(self.tokenizer, max_length=positions)
-        return vocabulary.with_counts(token_frequencies(encoded, vocabulary.size))
+        return vocabulary.with_counts(corpus.token_frequencies(encoded, vocabulary.size))
 
 
 def _fitting(length: int, positions: int, what: str) -> int:
@@ -162,25 +154,25 @@ Tokenizers = tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]
 """Tokenizers of the source and, if there is one, the target."""
 
 
-def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers] | None = None) -> StudyData:
+def prepare(plan: StudyPlan, folder: Path, given: Callable[[corpus.Corpus], Tokenizers] | None = None) -> StudyData:
     """Load, filter and split the corpus, and train its tokenizers once, into `folder`.
 
     `given` maps the training part to existing tokenizers; then none are trained, and the target's is dropped if the
     corpus has no translations.
     """
-    corpus = read(plan.corpus.name, plan.corpus)
-    parallel = "translation" in corpus.columns
+    text = read(plan.corpus.name, plan.corpus)
+    parallel = "translation" in text.columns
     if not parallel and any(plan.objective(name).needs_translation for name in plan.objectives):
         raise UserError(
-            f"translation needs a parallel corpus. {corpus.name} has none.\n"
+            f"translation needs a parallel corpus. {text.name} has none.\n"
             'Choose another [corpus] name, or leave "translation" out of objectives.'
         )
     if not parallel and plan.corpus.joint_vocabulary:
         raise UserError(
-            f"corpus.joint_vocabulary needs a parallel corpus. {corpus.name} has no translations.\n"
+            f"corpus.joint_vocabulary needs a parallel corpus. {text.name} has no translations.\n"
             "Choose a parallel corpus, or leave joint_vocabulary out."
         )
-    parts = cut_up(corpus, plan.corpus, parallel)
+    parts = cut_up(text, plan.corpus, parallel)
     objectives = [plan.objective(name) for name in plan.objectives]
     joint = [objective.name for objective in objectives if objective.one_vocabulary]
     if joint and not plan.corpus.joint_vocabulary:
@@ -189,38 +181,42 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
             "Set [corpus] joint_vocabulary = true."
         )
     readers = [name for name in plan.objectives if plan.reads(plan.objective(name)) != "sentence"]
-    if readers and corpus.documents is None:
+    if readers and text.documents is None:
         raise UserError(
-            f"{readers[0]} needs documents: consecutive sentences. {corpus.name} has none.\n"
+            f"{readers[0]} needs documents: consecutive sentences. {text.name} has none.\n"
             "Set [corpus] documents = true for a text with blank lines between documents, or name a document_column."
         )
     sentinels = max(objective.num_sentinels(plan.model.positions) for objective in objectives)
-    key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts), *([sentinels] if sentinels else [])])
+    key = digest([_VERSION, text.digest, _settings(plan.corpus, parts), *([sentinels] if sentinels else [])])
     analysed = at_most(distinct(parts.test), plan.analysis.sentences)
     if given is None:
         train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
-        tokenizers = _read_tokenizers(kept(folder / f"tokenizers-{key}", train, "The study's tokenizers"), parallel)
+        home = kept(folder / f"tokenizers-{key}", train, "The study's tokenizers")
+        tokenizers = (
+            corpus.load_tokenizer(home / "source"),
+            corpus.load_tokenizer(home / "target") if parallel else None,
+        )
     else:
         source, target = given(parts.train)
         tokenizers = source, target if parallel else None
-        key = digest([key, [tokenizer_digest(one) for one in tokenizers if one is not None]])
+        key = digest([key, [corpus.tokenizer_digest(one) for one in tokenizers if one is not None]])
     return StudyData(
         train=parts.train,
         validation=parts.validation,
         test=parts.test,
         analysed=analysed,
-        other_domain=_other_domain(corpus, parts, plan.corpus, parallel),
+        other_domain=_other_domain(text, parts, plan.corpus, parallel),
         probed=_probed(analysed, plan),
         tokenizer=tokenizers[0],
         target_tokenizer=tokenizers[1],
         counted=any(objective.needs_counts for objective in objectives),
-        card=card_facts(plan.corpus.name),
+        card=corpus.card_facts(plan.corpus.name),
         parts=parts,
         key=key,
     )
 
 
-def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
+def _probed(analysed: corpus.Corpus, plan: StudyPlan) -> corpus.Corpus | None:
     """The sentences on which probes are trained and scored, of lengths that the models were trained on."""
     if not plan.probing.on:
         return None
@@ -229,10 +225,10 @@ def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
     return at_most(named or analysed, asked.corpus_sentences)
 
 
-def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> Corpus | None:
+def _other_domain(text: corpus.Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> corpus.Corpus | None:
     if not plan.transfer_name:
         return None
-    other = usable(like(corpus, read(plan.transfer_name, plan), parallel), plan)
+    other = usable(like(text, read(plan.transfer_name, plan), parallel), plan)
     return distinct(without(other, [parts.train, parts.validation, parts.test]))
 
 
@@ -253,12 +249,8 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     return settings
 
 
-def _read_tokenizers(folder: Path, parallel: bool) -> Tokenizers:
-    return load_tokenizer(folder / "source"), load_tokenizer(folder / "target") if parallel else None
-
-
-def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, sentinels: int, folder: Path) -> None:
-    learn = partial(train_tokenizer, vocab_size=plan.vocabulary, lowercase=plan.lowercase)
+def _train_tokenizers(train: corpus.Corpus, plan: CorpusPlan, parallel: bool, sentinels: int, folder: Path) -> None:
+    learn = partial(corpus.train_tokenizer, vocab_size=plan.vocabulary, lowercase=plan.lowercase)
     task = f"Training a tokenizer of {plan.vocabulary:,} subwords for the"
     if parallel and plan.joint_vocabulary:
         current_display().note(f"{task} source and target sentences together.")

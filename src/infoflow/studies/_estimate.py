@@ -67,7 +67,6 @@ def _share(measure: Any, counts: Counts) -> float:
 
 
 def _read(measure: Any, counts: Counts) -> int:
-    """Tokens of a measure's sample."""
     occurrences = getattr(measure, "occurrences", None) or getattr(measure, "per_bin", None) or counts.tokens
     return min(int(occurrences), counts.tokens)
 
@@ -85,7 +84,7 @@ _PASSES: dict[str, Callable[[Any, Counts], float]] = {
 }
 """Passes that a measure runs itself, by its class; see `_passes` for others."""
 _OF_PREDICTIONS = {
-    *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext"),
+    *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext")
 }
 
 
@@ -189,11 +188,7 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
 
 
 def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[Estimate]]:
-    """Counts, bytes of the weights, and the measures of an analysis that has not begun.
-
-    Raises:
-        UserError: The model's configuration, its tokenizer or the corpus cannot be read.
-    """
+    """Counts, bytes of the weights, and the measures of an analysis that has not begun."""
     measures = asked_measures(options, [])
     counts, weights = _counted(
         source, corpus_of(options, [source]), options.tokenizer, options.max_length, options.device
@@ -237,7 +232,6 @@ def _counted(source: str, corpus: Corpus, tokenizer: str | None, max_length: int
 
 
 def _weight_bytes(counts: Counts, weights: int, dtype: str, quantize: str) -> int:
-    """Bytes of the weights in memory."""
     wide = torch.empty(0, dtype=getattr(torch, dtype)).element_size()
     small = counts.linear - counts.head
     return int(wide * (weights - small) + small * _QUANTISED_BYTES.get(quantize, wide))

@@ -15,8 +15,6 @@ _OVERDUE = 0.1  # a stage that takes longer than expected still needs this share
 
 @runtime_checkable  # the tests check argument types at run time
 class Planned(Protocol):
-    """The parts of a stage that a forecast needs."""
-
     @property
     def key(self) -> str: ...
     @property
@@ -43,7 +41,6 @@ class Forecast:
         self._count()
 
     def advance(self, key: str, share: float) -> None:
-        """Record the share of its work that a stage reports as done."""
         points = self._running.get(key)
         if points and share > points[-1][1]:
             points.append((self._now(), share))
@@ -54,16 +51,12 @@ class Forecast:
         points = self._running.pop(key, None)
         self._ended.add(key)
         self._count()
-        if done and points:
-            self._observe(self._stages[key], self._now() - points[0][0])
+        if done and points and (stage := self._stages[key]).cost > 0:
+            seconds = self._now() - points[0][0]
+            self._paces.setdefault(stage.kind, deque(maxlen=_LAST)).append(seconds / stage.cost)
 
     def has_seen(self, kind: str) -> bool:
-        """Whether a stage of that kind has ended."""
         return kind in self._paces
-
-    def _observe(self, stage: Planned, seconds: float) -> None:
-        if stage.cost > 0:
-            self._paces.setdefault(stage.kind, deque(maxlen=_LAST)).append(seconds / stage.cost)
 
     def _count(self) -> None:
         self._at_a_time.append((self._now(), len(self._running)))

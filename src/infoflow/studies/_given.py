@@ -3,10 +3,9 @@
 # S sentence, T token
 
 import copy
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,48 +13,15 @@ import numpy as np
 import pandas as pd
 import torch
 
+from infoflow import foundation, models
 from infoflow.corpus import RENDERED, Corpus, Lines, length_batches
-from infoflow.foundation import (
-    LATER,
-    NUM_BLOCKS,
-    CountOrNone,
-    Device,
-    File,
-    MaxLength,
-    OwnWord,
-    OwnWords,
-    RequiredFile,
-    Seed,
-    UserError,
-    absolute,
-    as_written,
-    block_of,
-    check_settings,
-    did_you_mean,
-    hash64,
-    hash64_array,
-    model_name_of,
-    require_memory,
-)
+from infoflow.foundation import LATER
 from infoflow.heads import prune
-from infoflow.models import (
-    Model,
-    is_placed,
-    kept_heads,
-    load_model,
-    model_inputs,
-    pad_rows,
-    place_like,
-    unusual_weights,
-)
 from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.results import GIVEN_SCORES, UNTRAINED, Recipe, Spec, Subject, ratio_estimate
 from infoflow.training import trained_objective
 
 from ._plan_sections import AnalysisPlan, ProbingPlan
-
-# Pretrained or external models in an analysis, and their controls: the same architecture with random weights.
-
 
 _LONGEST_NAME = 80  # characters
 _TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags", "names")  # fields of `AnalyzeOptions`
@@ -65,38 +31,38 @@ _TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags", "names") 
 class AnalyzeOptions:
     """What `analyze` reads and how: plain values, kept in run.json so that shards can be merged later."""
 
-    corpus: RequiredFile = "tatoeba-en-fr"
-    text_column: OwnWord = ""  # column of the sentences, in a table or dataset
-    translation_column: OwnWord = ""
-    lines: Lines = dataclasses.field(default="sentences", metadata=LATER)  # "paragraphs" are split into sentences
-    label_column: OwnWord = ""  # column of each sentence's class, for the task sentence-label
-    bad_column: OwnWord = ""  # column of the contrasting sentence of each minimal pair
-    labels: File = ""  # a file with one sentence class per line, in place of label_column
-    tags: OwnWords = ()  # column names of a tagged file
-    chat: bool = dataclasses.field(default=False, metadata=LATER)  # the corpus holds conversations, see `load_chat`
-    where: OwnWord = dataclasses.field(default="", metadata=LATER)  # TAG=VALUE: count only tokens of these words
-    test: File = ""  # test corpus for probes; empty: a part of `corpus`
-    parser: File = ""  # spaCy pipeline that parses the sentences; empty: the corpus's own trees, if any
+    corpus: foundation.RequiredFile = "tatoeba-en-fr"
+    text_column: foundation.OwnWord = ""  # column of the sentences, in a table or dataset
+    translation_column: foundation.OwnWord = ""
+    lines: Lines = field(default="sentences", metadata=LATER)  # "paragraphs" are split into sentences
+    label_column: foundation.OwnWord = ""  # column of each sentence's class, for the task sentence-label
+    bad_column: foundation.OwnWord = ""  # column of the contrasting sentence of each minimal pair
+    labels: foundation.File = ""  # a file with one sentence class per line, in place of label_column
+    tags: foundation.OwnWords = ()  # column names of a tagged file
+    chat: bool = field(default=False, metadata=LATER)  # the corpus holds conversations, see `load_chat`
+    where: foundation.OwnWord = field(default="", metadata=LATER)  # TAG=VALUE: count only tokens of these words
+    test: foundation.File = ""  # test corpus for probes; empty: a part of `corpus`
+    parser: foundation.File = ""  # spaCy pipeline that parses the sentences; empty: the corpus's own trees, if any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
-    own: File = ""  # a Python file with the user's own measures, run in addition to those of `only`
-    sentences: CountOrNone = 5000  # maximum number, chosen by hash; 0: all
+    own: foundation.File = ""  # a Python file with the user's own measures, run in addition to those of `only`
+    sentences: foundation.CountOrNone = 5000  # maximum number, chosen by hash; 0: all
     control: bool = True  # also measure the same architecture with random weights
-    seed: Seed = 0
-    device: Device = "auto"
-    tokenizer: File | None = None
-    source_language: str = dataclasses.field(default="", metadata=LATER)  # code, for models of several languages
-    target_language: str = dataclasses.field(default="", metadata=LATER)
-    prefix: OwnWord = dataclasses.field(default="", metadata=LATER)  # prepended to each text
-    max_length: MaxLength = 512
+    seed: foundation.Seed = 0
+    device: foundation.Device = "auto"
+    tokenizer: foundation.File | None = None
+    source_language: str = field(default="", metadata=LATER)  # code, for models of several languages
+    target_language: str = field(default="", metadata=LATER)
+    prefix: foundation.OwnWord = field(default="", metadata=LATER)  # prepended to each text
+    max_length: foundation.MaxLength = 512
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"  # of weights and states
-    quantize: Literal["", "int8"] = dataclasses.field(default="", metadata=LATER)
-    names: tuple[str, ...] = dataclasses.field(default=(), metadata=LATER)  # of the models, instead of their paths
+    quantize: Literal["", "int8"] = field(default="", metadata=LATER)
+    names: tuple[str, ...] = field(default=(), metadata=LATER)  # of the models, instead of their paths
     anonymous: bool = False  # omit all paths and names of local files from the output
-    measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
-    probing: ProbingPlan = dataclasses.field(default_factory=ProbingPlan)  # its tables are added to those of `only`
+    measures: AnalysisPlan = field(default_factory=AnalysisPlan)
+    probing: ProbingPlan = field(default_factory=ProbingPlan)  # its tables are added to those of `only`
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        foundation.check_settings(self)
         where_of(self)
 
 
@@ -106,36 +72,39 @@ def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
         return None
     tag, equals, value = options.where.partition("=")
     if not (tag and equals and value):
-        raise UserError(f"--where must be TAG=VALUE, such as role=assistant. Got {as_written(options.where)}.")
+        raise foundation.UserError(
+            f"--where must be TAG=VALUE, such as role=assistant. Got {foundation.as_written(options.where)}."
+        )
     return tag, value
 
 
 def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptions:
     """The options with changed fields; lists become tuples, and path objects become texts."""
-    names = [field.name for field in dataclasses.fields(options)]
+    names = [one.name for one in fields(options)]
     for name, value in changes.items():
         if name not in names:
-            raise UserError(
-                f"There is no option {name[:80]}.{did_you_mean(name, names)} Known options: {', '.join(names)}."
+            raise foundation.UserError(
+                f"There is no option {name[:80]}.{foundation.did_you_mean(name, names)} "
+                f"Known options: {', '.join(names)}."
             )
         if name in _TEXTS and not isinstance(value, str | Path):
-            raise UserError(f"{name} must be a name or a path, because the run records it. Got {as_written(value)}.")
+            raise foundation.UserError(
+                f"{name} must be a name or a path, because the run records it. Got {foundation.as_written(value)}."
+            )
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in changes.items()}
     plain |= {name: (value,) for name, value in plain.items() if name in _LISTS and isinstance(value, str)}
     plain |= {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
-    return dataclasses.replace(options, **plain)
+    return replace(options, **plain)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenModel:
-    """A model to measure, as it is or with random weights."""
-
     source: str
     name: str
     trained: bool
 
-    def load(self, options: AnalyzeOptions) -> Model:
-        model = load_model(
+    def load(self, options: AnalyzeOptions) -> models.Model:
+        model = models.load_model(
             self.source,
             tokenizer=options.tokenizer,
             device=options.device,
@@ -146,9 +115,9 @@ class GivenModel:
             prefix=options.prefix,
         )
         model = model if self.trained else untrained(model, options.seed)
-        return dataclasses.replace(model, name=self.name)
+        return replace(model, name=self.name)
 
-    def subject(self, model: Model) -> Subject:
+    def subject(self, model: models.Model) -> Subject:
         """How tables identify the model once it is loaded."""
         return given_subject(model, self.name, trained=self.trained)
 
@@ -159,25 +128,20 @@ class GivenModel:
         return None if objective == MaskedLM() else objective
 
 
-def given_subject(model: Model, name: str = "", *, trained: bool = True) -> Subject:
+def given_subject(model: models.Model, name: str = "", *, trained: bool = True) -> Subject:
     """How tables identify a model that was not trained in a study.
 
-    Args:
-        model: The model.
-        name: Replaces the model's own name.
-        trained: False: the control, the same architecture with random weights under the model's name.
+    `name` replaces the model's own; with `trained=False` it is the control, which has random weights.
     """
     recipe = Recipe(objective=Spec(model.task), architecture=Spec(family_of(model)), seed=0)
     return Subject(recipe=recipe, update=None if trained else UNTRAINED, given=name or model.name)
 
 
-def family_of(model: Model) -> str:
-    """The transformers name of the architecture."""
+def family_of(model: models.Model) -> str:
     return str(getattr(model.module.config, "model_type", ""))
 
 
 def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:
-    """The models, then their controls if requested."""
     kinds = (True, False) if options.control else (True,)
     names = distinct_names(sources, options.anonymous, options.names)
     return [
@@ -194,9 +158,9 @@ def distinct_names(sources: Sequence[str], anonymous: bool = False, given: Seque
     """
     if given:
         return _given_names(sources, given)
-    parts = [Path(absolute(source) if exists(source) else source).parts for source in sources]
+    parts = [Path(foundation.absolute(source) if exists(source) else source).parts for source in sources]
     depths = range(1, max(map(len, parts)) + 1)
-    by_rule = [[model_name_of(source, depth) for source in sources] for depth in depths]
+    by_rule = [[foundation.model_name_of(source, depth) for source in sources] for depth in depths]
     for names in (*by_rule, *(["/".join(part[-depth:]) for part in parts] for depth in depths)):
         if len(set(names)) < len(names):
             continue
@@ -204,18 +168,18 @@ def distinct_names(sources: Sequence[str], anonymous: bool = False, given: Seque
             return names
         local = [name for source, name in zip(sources, names, strict=True) if exists(source)]
         return [f"model-{local.index(name) + 1}" if name in local else name for name in names]
-    raise UserError(f"Models must be distinct. Got {', '.join(map(str, sources))}.")
+    raise foundation.UserError(f"Models must be distinct. Got {', '.join(map(str, sources))}.")
 
 
 def _given_names(sources: Sequence[str], given: Sequence[str]) -> list[str]:
     if len(given) != len(sources) or len(set(given)) < len(given):
-        raise UserError(
+        raise foundation.UserError(
             f"--name must be given once for each model, in their order, with distinct names. Got {len(sources)} "
-            f"model{'s' * (len(sources) > 1)} and {as_written(list(given))}."
+            f"model{'s' * (len(sources) > 1)} and {foundation.as_written(list(given))}."
         )
     if wrong := [name for name in given if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable()]:
-        raise UserError(
-            f"--name must have 1 to {_LONGEST_NAME} printable characters. Got {as_written(wrong[0][:100])}."
+        raise foundation.UserError(
+            f"--name must have 1 to {_LONGEST_NAME} printable characters. Got {foundation.as_written(wrong[0][:100])}."
         )
     return list(given)
 
@@ -225,19 +189,19 @@ def exists(path: str | Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110 (that of pathlib raises before Python 3.12)
 
 
-def untrained(model: Model, seed: int) -> Model:
+def untrained(model: models.Model, seed: int) -> models.Model:
     """The same architecture with random weights, not quantised, as a control that has learned nothing."""
-    if unusual_weights(model.module):
+    if models.unusual_weights(model.module):
         size = sum(one.numel() for one in model.module.parameters()) * model.module.dtype.itemsize
-        require_memory(size, f"The untrained control of {model.name} is made in memory", "Use --no-control.")
+        foundation.require_memory(size, f"The untrained control of {model.name} is made in memory", "Use --no-control.")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(hash64("untrained", seed))
+        torch.manual_seed(foundation.hash64("untrained", seed))
         config = copy.deepcopy(model.module.config)
         vars(config).pop("quantization_config", None)
-        module = place_like(type(model.module)(config).to(model.module.dtype), model.module)
-    device = "auto" if is_placed(module) else model.device
-    fresh = load_model(module, tokenizer=model.tokenizer, device=device)
-    if (kept := kept_heads(model.module)) is not None:
+        module = models.place_like(type(model.module)(config).to(model.module.dtype), model.module)
+    device = "auto" if models.is_placed(module) else model.device
+    fresh = models.load_model(module, tokenizer=model.tokenizer, device=device)
+    if (kept := models.kept_heads(model.module)) is not None:
         gone = [
             (a.stack, a.kind, a.layer, head)
             for a in fresh.anatomy.attentions()
@@ -245,10 +209,7 @@ def untrained(model: Model, seed: int) -> Model:
             if head not in kept[a.stack, a.kind, a.layer]
         ]
         fresh = prune(fresh, gone)
-    return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)
-
-
-# Has a pretrained or external model learned to predict text? Its loss, compared with a unigram baseline.
+    return replace(fresh, target_tokenizer=model.target_tokenizer)
 
 
 SENTENCES = 200
@@ -257,7 +218,7 @@ _SHARES = 7  # a masked LM has every 7th token masked at a time, close to the 15
 _TOKENS = 2048
 
 
-def given_scores(model: Model, corpus: Corpus, max_length: int = 512) -> pd.DataFrame:
+def given_scores(model: models.Model, corpus: Corpus, max_length: int = 512) -> pd.DataFrame:
     r"""The loss of a model on sentences, in nats per token; claims use it to decide whether the model is trained.
 
     $$ \mathrm{loss} = -\frac{1}{N} \sum_t \log p(w_t \mid c_t), \qquad
@@ -268,21 +229,18 @@ def given_scores(model: Model, corpus: Corpus, max_length: int = 512) -> pd.Data
     baseline is strict. Special tokens are neither predicted nor counted. Encoder-decoders and models without a token
     prediction head get NaN.
 
-    Args:
-        model: A model with a tokenizer.
-        corpus: Sentences, of which at most 200 are used, chosen by hash.
-        max_length: Longer sentences are cut.
+    At most 200 sentences are used, chosen by hash, and longer ones than `max_length` are cut.
 
     Returns:
         The table `given_scores`, one row.
 
     Source: ours; the threshold is that of `task_scores`.
     """
-    sums, counts, entropy = np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS), float("nan")
+    sums, counts, entropy = np.zeros(foundation.NUM_BLOCKS), np.zeros(foundation.NUM_BLOCKS), float("nan")
     if _predicts(model):
-        order = np.argsort(hash64_array(("given-scores",), corpus.content_ids), kind="stable")
+        order = np.argsort(foundation.hash64_array(("given-scores",), corpus.content_ids), kind="stable")
         part = corpus.select(np.sort(order[:SENTENCES]))
-        blocks = block_of(part.content_ids)
+        blocks = foundation.block_of(part.content_ids)
         tokens: list[np.ndarray] = []
         added = RENDERED not in part.columns  # a chat template has written its own
         for sentences, losses, targets in _losses(model, _rows(model, list(part.column("text")), max_length, added)):
@@ -296,14 +254,14 @@ def given_scores(model: Model, corpus: Corpus, max_length: int = 512) -> pd.Data
     return GIVEN_SCORES.conform(pd.DataFrame([row]))
 
 
-def _predicts(model: Model) -> bool:
+def _predicts(model: models.Model) -> bool:
     if model.tokenizer is None:
         return False
     return model.task == "causal-lm" or (model.task == "masked-lm" and model.tokenizer.mask_token_id is not None)
 
 
 def _rows(
-    model: Model, texts: Sequence[str], max_length: int, special_tokens: bool
+    model: models.Model, texts: Sequence[str], max_length: int, special_tokens: bool
 ) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """(sentence, input ids, targets or −1 at each position); a masked LM gets several rows per sentence."""
     tokenizer = model.require_tokenizer()
@@ -329,18 +287,18 @@ def _rows(
 
 
 def _losses(
-    model: Model, rows: Sequence[tuple[int, np.ndarray, np.ndarray]]
+    model: models.Model, rows: Sequence[tuple[int, np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For each predicted token its sentence, its loss and its id, batch by batch."""
     lengths = np.array([len(ids) for _, ids, _ in rows], dtype=np.int64)
     for batch in length_batches(lengths, _TOKENS, None if model.pads else 1):
         chosen = [rows[index] for index in batch]
-        ids, mask = pad_rows([read.tolist() for _, read, _ in chosen], model.pad_token_id)
+        ids, mask = models.pad_rows([read.tolist() for _, read, _ in chosen], model.pad_token_id)
         said = torch.full(ids.shape, -1)
         for place, (_, _, targets) in enumerate(chosen):
             said[place, : len(targets)] = torch.from_numpy(targets)
         with torch.no_grad():
-            logits = model.module(**model_inputs(model, ids, mask)).logits
+            logits = model.module(**models.model_inputs(model, ids, mask)).logits
         asked = said >= 0
         targets = said[asked].to(model.device)
         wanted = logits[asked.to(model.device)].float()

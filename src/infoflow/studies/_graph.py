@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -19,9 +19,6 @@ from ._plan import StudyPlan
 from ._study_models import StudyModels
 from .stages import AbstractStage, Check, MeasureModel, ProbeModel
 from .stages import stages as stage_kinds
-
-# The graph of a study: all stages of a plan in order of dependency, their costs, and which are missing.
-
 
 RECORDS = "stages"
 _SHARES = 10**6  # resolution of the shares of a GPU
@@ -61,7 +58,8 @@ class Graph:
 
         Stages shorter than a twentieth of a second leave no record; those of an earlier infoflow lack `cpu_seconds`.
         """
-        return records_of(self.stages, self.folder)
+        known = records(self.folder)
+        return [known[stage.key] for stage in self.stages if stage.key in known]
 
 
 def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: bool = False) -> Graph:
@@ -83,8 +81,6 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
 
 
 class Costs:
-    """Seconds of the stages in one run folder."""
-
     def __init__(self, folder: RunFolder, plan: StudyPlan) -> None:
         self._seconds = {key: float(record["seconds"]) for key, record in records(folder).items()}
         self._by_kind: dict[str, list[float]] = {}
@@ -106,7 +102,6 @@ class Costs:
 
 
 def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
-    """Record what a stage used, together with its estimate."""
     if usage.seconds < 0.05:
         return
     record = {
@@ -127,15 +122,8 @@ def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
 
 
 def records(folder: RunFolder) -> Mapping[str, dict[str, Any]]:
-    """Records of finished stages, by their keys."""
     found = {path.stem: _read(path) for path in sorted(_folder(folder).glob("*.json"))}
     return {key: record for key, record in found.items() if record is not None}
-
-
-def records_of(stages: Iterable[AbstractStage], folder: RunFolder) -> list[dict[str, Any]]:
-    """Records of a graph's stages, in order, if they exist."""
-    known = records(folder)
-    return [known[stage.key] for stage in stages if stage.key in known]
 
 
 def _folder(folder: RunFolder) -> Path:
@@ -156,15 +144,7 @@ def _resources(plan: StudyPlan) -> dict[str, float]:
     import torch
 
     on_gpu = plan.training.device.startswith("cuda") or (plan.training.device == "auto" and torch.cuda.is_available())
-    return {"GPU": _share(plan.engine.per_gpu)} if on_gpu else {}
-
-
-def _share(stages: int) -> float:
-    """Share of one GPU when `stages` run at the same time, rounded down so that all fit."""
-    return math.floor(_SHARES / stages) / _SHARES
-
-
-# Hands the missing stages of a graph to an engine, with one progress bar and all failures reported at the end.
+    return {"GPU": math.floor(_SHARES / plan.engine.per_gpu) / _SHARES} if on_gpu else {}  # rounded down: all must fit
 
 
 _SHOWN = 4  # running stages shown with the bar
@@ -190,16 +170,14 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
     chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
     with current_display().progress(title, len(missing)) as progress, chosen as opened:
         told = _Told(missing, folder, progress)
-        endings = opened.run(_controls_last(missing), told)
+        # controls last, since a report of an unfinished study shows trained models first
+        measures = MeasureModel | ProbeModel
+        last = sorted(missing, key=lambda stage: isinstance(stage, measures) and not stage.subject.trained)
+        endings = opened.run(last, told)
         told.close()
     left = {stage.key for stage in missing if stage.key not in endings or endings[stage.key].state != "done"}
     measured = any(isinstance(stage, MeasureModel) and stage.key not in left for stage in stages)
     check_endings(missing, endings, hint if measured else "")
-
-
-def _controls_last(stages: Iterable[AbstractStage]) -> list[AbstractStage]:
-    """Measure trained models before their controls, since a report of an unfinished study shows them first."""
-    return sorted(stages, key=lambda stage: isinstance(stage, MeasureModel | ProbeModel) and not stage.subject.trained)
 
 
 class _Told:
@@ -264,10 +242,8 @@ class _Told:
         left = None
         if ended or time.monotonic() - self._asked >= _BETWEEN:
             self._asked, left = time.monotonic(), self._forecast.left()
-        self._progress.advance(ended, left=left, now=_listed(self._names()))
-
-    def _names(self) -> list[str]:
-        return [self._stages[key].label + details for key, details in self._running.items()]
+        running = [self._stages[key].label + details for key, details in self._running.items()]
+        self._progress.advance(ended, left=left, now=_listed(running))
 
 
 def _listed(running: Sequence[str]) -> str:

@@ -4,73 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from infoflow import heads, probing, representations
 from infoflow._subjects import provided
 from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure, PairMeasure, Regime, describe_measure
 from infoflow.foundation import SilentDisplay, UserError, did_you_mean, use_display
-from infoflow.heads import (
-    HEAD_BY_DISTANCE,
-    HEAD_RETRIEVAL,
-    Ablation,
-    AttentionByDistance,
-    Confidence,
-    Coreference,
-    EncoderContext,
-    Entropy,
-    HeadDistance,
-    HeadLayerDistance,
-    Importance,
-    PatternScores,
-    PositionalScores,
-    PruningCurve,
-    RareTokenScores,
-    RelationScores,
-    Relevance,
-    RetrievalHeads,
-    SpecialGradient,
-    SurfaceStatistics,
-    TellingSentences,
-)
-from infoflow.probing import (
-    MINIMAL_PAIRS,
-    MINIMAL_PAIRS_TASK,
-    PROBE_SCORES,
-    USABLE_INFORMATION_MLP,
-    AttentionProbe,
-    Codelength,
-    EdgeDepth,
-    EdgeProbe,
-    MinimalPairs,
-    Probe,
-    ProbeExamples,
-    StructuralProbe,
-    UsableInformationMLP,
-    build_task,
-    check_task,
-    load_task_corpus,
-)
-from infoflow.representations import (
-    MUTUAL_INFORMATION_WITHOUT_POSITION,
-    ChangeByFrequency,
-    ContextNeighbours,
-    DistanceDistribution,
-    IdentityNeighbours,
-    InfluenceByFrequency,
-    IntraSentence,
-    IntrinsicDimension,
-    LayerDistance,
-    Lens,
-    ModelDistance,
-    MutualInformation,
-    MutualInformationWithoutPosition,
-    PositionNeighbours,
-    SpaceSimilarity,
-    TagNeighbours,
-    TokenMap,
-    UsableInformation,
-    WordGeometry,
-    WordNeighbours,
-)
 from infoflow.results import TABLES, TASK_SCORES
 
 from ._parts import at_most, distinct
@@ -81,32 +19,29 @@ if TYPE_CHECKING:
     from ._given import AnalyzeOptions
 
 
-# The probing measures that a plan requests, and the corpus that their tasks need.
-
-
 def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
     """Each task with each probe; probes of trees and minimal pairs appear once."""
     found: list[AbstractMeasure] = []
-    for task in dict.fromkeys(task for task in plan.tasks if task != MINIMAL_PAIRS_TASK):
+    for task in dict.fromkeys(task for task in plan.tasks if task != probing.MINIMAL_PAIRS_TASK):
         for probe in plan.probes_of(task):
             found += _probe(plan, task, probe)
     if OF_TREES in plan.probes:
-        found.append(StructuralProbe(sentences=plan.sentences, seeds=plan.seeds))
+        found.append(probing.StructuralProbe(sentences=plan.sentences, seeds=plan.seeds))
     if OF_ATTENTION in plan.probes:
-        found.append(AttentionProbe(sentences=plan.sentences))
-    if MINIMAL_PAIRS_TASK in plan.tasks:
-        found.append(MinimalPairs(pairs=plan.sentences))
+        found.append(probing.AttentionProbe(sentences=plan.sentences))
+    if probing.MINIMAL_PAIRS_TASK in plan.tasks:
+        found.append(probing.MinimalPairs(pairs=plan.sentences))
     return found
 
 
 def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
     sizes = {"sentences": plan.sentences, "seeds": plan.seeds}
     if probe == "edge":
-        return [EdgeProbe(task, **sizes), EdgeDepth(task, **sizes)]
+        return [probing.EdgeProbe(task, **sizes), probing.EdgeDepth(task, **sizes)]
     if probe in ("online", "variational"):
-        return [Codelength(task, code=probe, **sizes)]
+        return [probing.Codelength(task, code=probe, **sizes)]
     own = {"probe": probe, "sizes": plan.sizes, **sizes}
-    return [Probe(task, **own), *([ProbeExamples(task, **own)] if probe == "linear" else [])]
+    return [probing.Probe(task, **own), *([probing.ProbeExamples(task, **own)] if probe == "linear" else [])]
 
 
 def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | None = None) -> Corpus:
@@ -128,9 +63,9 @@ def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | Non
 
 def task_corpus(plan: ProbingPlan, source: str, **how: Any) -> Corpus:
     """The corpus called `source`, with the columns that the plan's tasks need; `how`: see `load_task_corpus`."""
-    corpus = load_task_corpus(source, _tasks(plan), **how)
+    corpus = probing.load_task_corpus(source, _tasks(plan), **how)
     for task in _tasks(plan):
-        check_task(task, corpus)
+        probing.check_task(task, corpus)
     return corpus
 
 
@@ -138,9 +73,9 @@ def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
     """Build every task once, so that a faulty one is reported before any model is trained or read."""
     with use_display(SilentDisplay()):  # the probing itself reports what is left out
         for task in _tasks(plan):
-            check_task(task, corpus)
-            if task != MINIMAL_PAIRS_TASK:
-                build_task(task, corpus)
+            probing.check_task(task, corpus)
+            if task != probing.MINIMAL_PAIRS_TASK:
+                probing.build_task(task, corpus)
 
 
 def _tasks(plan: ProbingPlan) -> list[str]:
@@ -149,20 +84,16 @@ def _tasks(plan: ProbingPlan) -> list[str]:
 
 
 def probing_tables(plan: ProbingPlan) -> tuple[str, ...]:
-    """The tables that the plan's probes write."""
     return tuple(dict.fromkeys(measure.name for measure in probing_measures(plan)))
-
-
-# The default measures of a study and of `infoflow analyze`.
 
 
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: only the scores, which every study has."""
 
-OF_PROBES = (PROBE_SCORES.name, MINIMAL_PAIRS.name)
+OF_PROBES = (probing.PROBE_SCORES.name, probing.MINIMAL_PAIRS.name)
 """Tables of the section `probing` that can be computed at checkpoints, on request."""
-_MORE_INFORMATION = (USABLE_INFORMATION_MLP.name, MUTUAL_INFORMATION_WITHOUT_POSITION.name)
-_BY_NAME = (HEAD_BY_DISTANCE.name, HEAD_RETRIEVAL.name)  # tables about long texts
+_MORE_INFORMATION = (probing.USABLE_INFORMATION_MLP.name, representations.MUTUAL_INFORMATION_WITHOUT_POSITION.name)
+_BY_NAME = (heads.HEAD_BY_DISTANCE.name, heads.HEAD_RETRIEVAL.name)  # tables about long texts
 _MOST_CLUSTERS = 10_000  # published, where training sentences are read too
 
 
@@ -213,7 +144,7 @@ def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
     """Refuse probing tables that the section `probing` does not request."""
     made = {measure.name for measure in probing_measures(plan.probing)} if names else set()
     if missing := [name for name in names if name not in made]:
-        what = 'tasks = ["minimal-pairs"]' if missing[0] == MINIMAL_PAIRS.name else 'tasks = ["upos"]'
+        what = 'tasks = ["minimal-pairs"]' if missing[0] == probing.MINIMAL_PAIRS.name else 'tasks = ["upos"]'
         raise UserError(
             f"checkpoints.light and heavy name {missing[0]}, but no setting of [probing] computes it. Add {what} "
             "there, or leave the table out."
@@ -223,7 +154,6 @@ def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
 def named_measures(
     plan: AnalysisPlan, names: Sequence[str], setting: str = "--only", others: Sequence[str] = ()
 ) -> list[AbstractMeasure]:
-    """The measures of one model that write these tables."""
     every = _every_measure(plan)
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
@@ -243,7 +173,6 @@ def _of_subjects() -> list[type[AbstractMeasure]]:
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
-    """The measures of model pairs that the plan requests."""
     return [measure for measure in _all_pairs(plan) if not plan.tables or measure.name in plan.tables]
 
 
@@ -256,49 +185,49 @@ def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
         **({"most_clusters": _MOST_CLUSTERS} if plan.training_sentences else {}),
     }
     usable: dict[str, Any] = {"types": plan.types, "occurrences": plan.usable_occurrences}
-    estimates: list[tuple[type[MutualInformation | UsableInformation], dict[str, Any]]] = [
-        (MutualInformation, information),
-        (UsableInformation, usable),
-        (MutualInformationWithoutPosition, information),
-        (UsableInformationMLP, usable),
+    estimates: list[tuple[Callable[..., AbstractMeasure], dict[str, Any]]] = [
+        (representations.MutualInformation, information),
+        (representations.UsableInformation, usable),
+        (representations.MutualInformationWithoutPosition, information),
+        (probing.UsableInformationMLP, usable),
     ]
     regimes: tuple[Regime, ...] = ("clean", "training")
     return [
         *(estimate(**settings, regime=regime) for estimate, settings in estimates for regime in regimes),
-        LayerDistance(occurrences=plan.distance_occurrences),
-        ChangeByFrequency(per_bin=plan.frequency_occurrences),
-        InfluenceByFrequency(per_bin=plan.frequency_occurrences),
-        IdentityNeighbours(k=plan.neighbours, occurrences=plan.neighbour_occurrences),
-        PositionNeighbours(k=plan.neighbours),
-        ContextNeighbours(k=plan.neighbours),
-        TagNeighbours(k=plan.neighbours),
-        TokenMap(points=plan.map_points),
-        WordGeometry(),
-        WordNeighbours(),
-        IntraSentence(),
-        IntrinsicDimension(),
-        DistanceDistribution(),
-        Lens(steps=plan.lens_steps, tokens=plan.lens_tokens),
-        Confidence(),
-        Entropy(),
-        PositionalScores(offsets=(-2, -1, 1, 2)),
-        SurfaceStatistics(),
-        TellingSentences(),
-        RelationScores(),
-        RareTokenScores(),
-        PatternScores(),
-        HeadDistance(),
-        HeadLayerDistance(),
-        Coreference(),
-        AttentionByDistance(),
-        RetrievalHeads(),
-        SpecialGradient(),
-        AttentionProbe(sentences=plan.probe_sentences),
-        Relevance(sentences=plan.relevance_sentences),
-        Importance(sentences=plan.importance_sentences),
-        Ablation(sentences=plan.ablation_sentences),
-        PruningCurve(sentences=(plan.ablation_sentences + 1) // 2),
-        EncoderContext(sentences=plan.context_sentences),
+        representations.LayerDistance(occurrences=plan.distance_occurrences),
+        representations.ChangeByFrequency(per_bin=plan.frequency_occurrences),
+        representations.InfluenceByFrequency(per_bin=plan.frequency_occurrences),
+        representations.IdentityNeighbours(k=plan.neighbours, occurrences=plan.neighbour_occurrences),
+        representations.PositionNeighbours(k=plan.neighbours),
+        representations.ContextNeighbours(k=plan.neighbours),
+        representations.TagNeighbours(k=plan.neighbours),
+        representations.TokenMap(points=plan.map_points),
+        representations.WordGeometry(),
+        representations.WordNeighbours(),
+        representations.IntraSentence(),
+        representations.IntrinsicDimension(),
+        representations.DistanceDistribution(),
+        representations.Lens(steps=plan.lens_steps, tokens=plan.lens_tokens),
+        heads.Confidence(),
+        heads.Entropy(),
+        heads.PositionalScores(offsets=(-2, -1, 1, 2)),
+        heads.SurfaceStatistics(),
+        heads.TellingSentences(),
+        heads.RelationScores(),
+        heads.RareTokenScores(),
+        heads.PatternScores(),
+        heads.HeadDistance(),
+        heads.HeadLayerDistance(),
+        heads.Coreference(),
+        heads.AttentionByDistance(),
+        heads.RetrievalHeads(),
+        heads.SpecialGradient(),
+        probing.AttentionProbe(sentences=plan.probe_sentences),
+        heads.Relevance(sentences=plan.relevance_sentences),
+        heads.Importance(sentences=plan.importance_sentences),
+        heads.Ablation(sentences=plan.ablation_sentences),
+        heads.PruningCurve(sentences=(plan.ablation_sentences + 1) // 2),
+        heads.EncoderContext(sentences=plan.context_sentences),
     ]
 
 
@@ -312,6 +241,6 @@ def measures_by_table(measures: Sequence[AbstractMeasure]) -> dict[str, list[Abs
 
 def _all_pairs(plan: AnalysisPlan) -> list[PairMeasure]:
     return [
-        ModelDistance(occurrences=plan.distance_occurrences),
-        SpaceSimilarity(occurrences=plan.distance_occurrences),
+        representations.ModelDistance(occurrences=plan.distance_occurrences),
+        representations.SpaceSimilarity(occurrences=plan.distance_occurrences),
     ]

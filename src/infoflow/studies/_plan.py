@@ -8,62 +8,44 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from infoflow import foundation
 from infoflow._subjects import provided
 from infoflow.architectures import FAMILIES
-from infoflow.foundation import (
-    DistinctNames,
-    Limits,
-    Seed,
-    UserError,
-    as_written,
-    check_settings,
-    default_settings,
-    did_you_mean,
-    read_setting,
-)
 from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
 from infoflow.results import Recipe, RunFolder, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
-from ._plan_sections import (
-    TOKEN_DROPOUT,
-    AnalysisPlan,
-    CheckpointsPlan,
-    ContextPlan,
-    CorpusPlan,
-    EnginePlan,
-    ProbingPlan,
-    check_plan,
-)
+from . import _plan_sections
 from ._plugins import PluginsPlan, UnnamedCode, code_may_run, load_plugins, with_paths
-
-# Settings in plan files: the text of a file, its tables, and the dataclass that they fill.
-
 
 _LARGEST_PLAN = 1_000_000
 _MOST_TABLES = 1000  # tables with the same name
 
 
 def read_plan(path: Path) -> str:
-    """The text of a plan file."""
     if (size := path.stat().st_size) > _LARGEST_PLAN:
-        raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
+        raise foundation.UserError(
+            f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan."
+        )
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text, so it is not a TOML file. Save it as UTF-8.") from None
+        raise foundation.UserError(f"{path} is not UTF-8 text, so it is not a TOML file. Save it as UTF-8.") from None
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The tables of a TOML text."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line.") from None
+        raise foundation.UserError(
+            f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line."
+        ) from None
     except RecursionError:
-        raise UserError(f"{source} nests lists too deeply for a plan. Write name = value under [table].") from None
+        raise foundation.UserError(
+            f"{source} nests lists too deeply for a plan. Write name = value under [table]."
+        ) from None
     except ValueError:  # the limit of Python
-        raise UserError(f"{source} holds a number of more than 4,300 digits. Shorten it.") from None
+        raise foundation.UserError(f"{source} holds a number of more than 4,300 digits. Shorten it.") from None
 
 
 def build_settings(cls: type, values: Any, path: str = "") -> Any:
@@ -71,13 +53,13 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
     if not isinstance(values, dict):
         name = path.removesuffix(".")
         what = f"{name} must be a table of settings, written [{name}]" if name else "A plan must be a table of settings"
-        raise UserError(f"{what}. Got {as_written(values)}.")
-    hints, defaults = get_type_hints(cls, include_extras=True), default_settings(cls)
+        raise foundation.UserError(f"{what}. Got {foundation.as_written(values)}.")
+    hints, defaults = get_type_hints(cls, include_extras=True), foundation.default_settings(cls)
     arguments = {}
     for name, value in values.items():
         if name not in hints:
-            meant = did_you_mean(name, hints, path)
-            raise UserError(
+            meant = foundation.did_you_mean(name, hints, path)
+            raise foundation.UserError(
                 f"The plan has no setting {path}{str(name)[:80]}.{meant} Known settings: {', '.join(hints)}."
             )
         hint = hints[name]
@@ -86,7 +68,7 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
         elif (table := _table_of(hint)) is not None:
             arguments[name] = _build_tables(table, value, f"{path}{name}")
         else:
-            arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))
+            arguments[name] = foundation.read_setting(hint, value, f"{path}{name}", defaults.get(name))
     return cls(**arguments)
 
 
@@ -98,14 +80,11 @@ def _table_of(hint: Any) -> type | None:
 
 def _build_tables(cls: type, values: Any, path: str) -> tuple[Any, ...]:
     if not isinstance(values, list | tuple) or len(values) > _MOST_TABLES:
-        raise UserError(
+        raise foundation.UserError(
             f"{path} must be a list of at most {_MOST_TABLES:,} tables, each written [[{path}]]. "
-            f"Got {as_written(values)}."
+            f"Got {foundation.as_written(values)}."
         )
     return tuple(build_settings(cls, one, f"{path}[{number}].") for number, one in enumerate(values))
-
-
-# The plan of a study: plain values from a TOML file or from Python.
 
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation", "retrieval")
@@ -116,10 +95,10 @@ _RETIRED: Mapping[str, Mapping[str, Any]] = {
     "retrieval": {"retriever_layers": 2},
 }
 """Settings of earlier versions, by section, with the value that all plans have now; `...`: no value changed results."""
-Architectures = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
+Architectures = Annotated[tuple[str, ...], foundation.Limits(filled=True, distinct=True)]
 Variants = Mapping[str, Mapping[str, Any]]
-Seeds = Annotated[tuple[Seed, ...], Limits(filled=True, distinct=True)]
-OpenShare = Annotated[float, Limits(above=0, below=1)]
+Seeds = Annotated[tuple[foundation.Seed, ...], foundation.Limits(filled=True, distinct=True)]
+OpenShare = Annotated[float, foundation.Limits(above=0, below=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +106,7 @@ class CorePlan:
     """The core's settings: one corpus and one budget; objectives vary, and so do architectures if several are named."""
 
     title: str = "How the objective shapes a Transformer"
-    objectives: DistinctNames = ("causal-lm", "masked-lm", "translation")
+    objectives: foundation.DistinctNames = ("causal-lm", "masked-lm", "translation")
     variants: Variants = field(default_factory=dict)  # options by variant name: objectives = ["NAME+VARIANT"]
     architectures: Architectures = ("bert",)  # families of blocks, each trained on every objective
     text: Literal["sentences", "windows"] = "sentences"  # windows: consecutive sentences, up to model.positions tokens
@@ -135,20 +114,20 @@ class CorePlan:
     match: Match = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
     pairs: tuple[str, ...] = ("objectives",)  # pairs of models to compare: "neighbours", or "NAME|NAME" each
     token_dropout: OpenShare = 0.1  # share of input tokens replaced in training of `NAME+token-dropout` (an ablation)
-    corpus: CorpusPlan = field(default_factory=CorpusPlan)
+    corpus: _plan_sections.CorpusPlan = field(default_factory=_plan_sections.CorpusPlan)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
-    analysis: AnalysisPlan = field(default_factory=AnalysisPlan)
-    checkpoints: CheckpointsPlan = field(default_factory=CheckpointsPlan)
-    context: ContextPlan = field(default_factory=ContextPlan)
-    probing: ProbingPlan = field(default_factory=ProbingPlan)
-    engine: EnginePlan = field(default_factory=EnginePlan)
+    analysis: _plan_sections.AnalysisPlan = field(default_factory=_plan_sections.AnalysisPlan)
+    checkpoints: _plan_sections.CheckpointsPlan = field(default_factory=_plan_sections.CheckpointsPlan)
+    context: _plan_sections.ContextPlan = field(default_factory=_plan_sections.ContextPlan)
+    probing: _plan_sections.ProbingPlan = field(default_factory=_plan_sections.ProbingPlan)
+    engine: _plan_sections.EnginePlan = field(default_factory=_plan_sections.EnginePlan)
     plugins: PluginsPlan = field(default_factory=PluginsPlan)
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        foundation.check_settings(self)
         load_plugins(self.plugins)
-        check_plan(self)
+        _plan_sections.check_plan(self)
         for check in (check for own in provided("settings", "CHECKS") for check in own):
             check(self)
 
@@ -171,15 +150,17 @@ class CorePlan:
             return Spec(base)
         if variant in self.variants:
             return Spec(base, variant, dict(self.variants[variant]))
-        if variant != TOKEN_DROPOUT:
-            known = ", ".join([*self.variants, TOKEN_DROPOUT])
-            raise UserError(
-                f"objectives: {as_written(name)} names no variant of this plan. Known: {known}. Write the options of a "
-                f"new one under [variants.NAME]."
+        if variant != _plan_sections.TOKEN_DROPOUT:
+            known = ", ".join([*self.variants, _plan_sections.TOKEN_DROPOUT])
+            raise foundation.UserError(
+                f"objectives: {foundation.as_written(name)} names no variant of this plan. Known: {known}. "
+                "Write the options of a new one under [variants.NAME]."
             )
         if not takes_token_dropout(base):
-            raise UserError(f"{base} already learns to detect random tokens: it has no variant {name}. Leave it out.")
-        return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
+            raise foundation.UserError(
+                f"{base} already learns to detect random tokens: it has no variant {name}. Leave it out."
+            )
+        return Spec(base, _plan_sections.TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
 
     def objective(self, name: str) -> AbstractObjective:
         """The objective called `name` (see `spec`)."""
@@ -221,29 +202,20 @@ class CorePlan:
         elif Path(source).is_file():
             text = read_plan(Path(source))
         else:
-            raise UserError(
+            raise foundation.UserError(
                 f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)})."
-                f"{did_you_mean(source, PRESETS)}"
+                f"{foundation.did_you_mean(source, PRESETS)}"
             )
         values = with_paths(parse_toml(text, str(source)), Path(source).parent, plugins)
         return cls.from_json(values, run_code=True)
 
     @classmethod
     def from_json(cls, values: dict[str, Any], run_code: bool = False) -> "StudyPlan":
-        """The plan from plain values: the output of `to_json`, or a parsed TOML file.
-
-        Raises:
-            UserError: A setting is unsuitable, or the values name the user's own code, which is executed only with
-                `run_code`, and not yet loaded in this process.
-        """
+        """The plan from plain values: the output of `to_json`, or a parsed TOML file."""
         with code_may_run(run_code):
-            return cls._from_json(values)
-
-    @classmethod
-    def _from_json(cls, values: dict[str, Any]) -> "StudyPlan":
-        if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
-            values = {**values, "pairs": [pairs]}  # a single word becomes a list
-        return build_settings(cls, _without_retired(values))
+            if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
+                values = {**values, "pairs": [pairs]}  # a single word becomes a list
+            return build_settings(cls, _without_retired(values))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -289,20 +261,19 @@ def stored_plan(run: RunFolder, run_code: bool = False) -> StudyPlan:
     """The plan in a run's run.json; only `run_code` executes the user's own code that it names."""
     path = run.path / "run.json"
     if (plan := run.read().get("plan")) is None:
-        raise UserError(f"{path} is damaged: it has no plan. Start again in a new folder.")
+        raise foundation.UserError(f"{path} is damaged: it has no plan. Start again in a new folder.")
     try:
         return StudyPlan.from_json(plan, run_code)
     except UnnamedCode:
         raise
-    except UserError as error:
-        raise UserError(
+    except foundation.UserError as error:
+        raise foundation.UserError(
             f"The plan in {path} cannot be read: {error}\n"
             "It is damaged, or from another version of infoflow. Run the command that started it again."
         ) from None
 
 
 def _without_retired(values: Any) -> Any:
-    """The plan without settings of earlier versions."""
     if not isinstance(values, dict):
         return values
     return {

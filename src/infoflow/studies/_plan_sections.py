@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from infoflow.architectures import FAMILIES, ModelConfig, check_trained_on
+from infoflow.architectures import FAMILIES, check_trained_on
 from infoflow.corpus import Lines, SplitRule, TextColumns
 from infoflow.flow import PassOptions
 from infoflow.foundation import (
@@ -26,10 +26,11 @@ from infoflow.foundation import (
     named_fields,
     one_of,
 )
-from infoflow.objectives import AbstractObjective, further_objectives
+from infoflow.objectives import further_objectives
 from infoflow.training import DEFAULT_SCHEDULE, TrainConfig, checkpoint_steps
 
-# The section of a study's plan that defines what is probed.
+if TYPE_CHECKING:
+    from ._plan import CorePlan
 
 
 OF_TREES = "structural"
@@ -80,9 +81,6 @@ class ProbingPlan:
         """The probes of a task."""
         asked = (probe.partition(":") for probe in self.probes)
         return list(dict.fromkeys(name for name, _, of in asked if name not in WITHOUT_TASK and of in ("", task)))
-
-
-# The sections of a study's plan: one class for each TOML table with settings of its own.
 
 
 Reference = Literal["final", "previous", "initial", "other-seed"]
@@ -250,9 +248,6 @@ class EnginePlan:
         check_settings(self, "engine")
 
 
-# Requirements between the parts of a plan, checked before anything is trained.
-
-
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
 TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
 PAIRS = ("objectives", "neighbours")
@@ -260,31 +255,7 @@ TOKEN_DROPOUT = "token-dropout"
 """Name of the variant whose input tokens are partly replaced in training: `translation+token-dropout`."""
 
 
-@runtime_checkable
-class Plan(Protocol):
-    """The part of a `StudyPlan` that `check_plan` needs."""
-
-    @property
-    def objectives(self) -> tuple[str, ...]: ...
-    @property
-    def architectures(self) -> tuple[str, ...]: ...
-    @property
-    def variants(self) -> Mapping[str, Mapping[str, Any]]: ...
-    @property
-    def pairs(self) -> tuple[str, ...]: ...
-    @property
-    def context(self) -> Any: ...
-    @property
-    def training(self) -> Any: ...
-    @property
-    def checkpoints(self) -> Any: ...
-    @property
-    def model(self) -> ModelConfig: ...
-    def objective(self, name: str) -> AbstractObjective: ...
-    def fits(self, objective: str, architecture: str) -> bool: ...
-
-
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: "CorePlan") -> None:
     """Raise a UserError if a part of the plan lacks what another part needs."""
     _check_variants(plan.variants)
     for name in plan.objectives:
@@ -318,7 +289,7 @@ def _check_read(name: str) -> None:
         )
 
 
-def _check_retrained(plan: Plan) -> None:
+def _check_retrained(plan: "CorePlan") -> None:
     for name in plan.context.objectives:
         objective = plan.objective(name)
         if objective.layout == "encoder-decoder" and not objective.needs_translation:
@@ -328,7 +299,7 @@ def _check_retrained(plan: Plan) -> None:
             )
 
 
-def _check_schedules(plan: Plan) -> None:
+def _check_schedules(plan: "CorePlan") -> None:
     asked, updates = plan.checkpoints, plan.training.updates
     for name, schedule in (("schedule", asked.schedule), ("heavy_steps", asked.heavy_steps)):
         if not schedule and name == "schedule":
@@ -343,7 +314,7 @@ def _check_schedules(plan: Plan) -> None:
             ) from None
 
 
-def _check_teachers(plan: Plan) -> None:
+def _check_teachers(plan: "CorePlan") -> None:
     for name in plan.objectives:
         teacher = plan.objective(name).teacher
         if teacher and (teacher not in plan.objectives or plan.objective(teacher).layout not in TEACHING):
@@ -354,7 +325,7 @@ def _check_teachers(plan: Plan) -> None:
             )
 
 
-def _check_architectures(plan: Plan) -> None:
+def _check_architectures(plan: "CorePlan") -> None:
     one_of("architectures", plan.architectures, tuple(FAMILIES))
     plan.model.check_families(plan.architectures)
     for family in plan.architectures:
@@ -381,7 +352,7 @@ def _check_architectures(plan: Plan) -> None:
             )
 
 
-def _check_pair(plan: Plan, pair: str) -> None:
+def _check_pair(plan: "CorePlan", pair: str) -> None:
     if pair in PAIRS:
         return
     names = pair.split("|")

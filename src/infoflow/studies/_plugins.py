@@ -15,10 +15,9 @@ from infoflow.objectives import load_objectives
 from infoflow.report import known_tables
 from infoflow.results import GIVEN_SCORES, TASK_SCORES
 
+
 # Code runs when the user names it: in a plan file, an option, or Python. A run folder may come from somebody else, so
 # the code that its run.json names is not run when the folder is only read.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginsPlan:
     """The user's own code: Python files, relative to the plan, or entry points of installed packages."""
@@ -69,12 +68,10 @@ def named_plugins(manifest: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def own_measures(plugins: PluginsPlan) -> list[AbstractMeasure]:
-    """The measures of a plan whose plugins are loaded."""
     return list(_LOADED["measures", plugins.measures][1]) if plugins.measures else []
 
 
 def own_claims(plugins: PluginsPlan) -> list[Finding]:
-    """The claims of a plan whose plugins are loaded."""
     return list(_LOADED["claims", plugins.claims][1]) if plugins.claims else []
 
 
@@ -84,11 +81,7 @@ def taken_tables() -> list[str]:
 
 
 def load_plugins(plugins: PluginsPlan) -> None:
-    """Load what is new or has changed, so that mistakes are reported before any work.
-
-    Raises:
-        UserError: A file is missing, wrong, or has not been named by the user.
-    """
+    """Load what is new or has changed, so that mistakes are reported before any work."""
     loaders = {
         "measures": lambda source: load_measures(source, taken_tables()),
         "objectives": load_objectives,

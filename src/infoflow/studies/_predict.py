@@ -77,7 +77,10 @@ def generate(model: Model, text: str, *, tokens: int | None = None, temperature:
         raise UserError(f"temperature must be 0 or more, and tokens 1 or more. Got {temperature} and {tokens}.")
     read_blanks(model, text)  # refuses what cannot be read
     if model.task == "seq2seq":
-        return _rewritten(model, text, tokens, temperature, seed)
+        sampled = {"beams": 1, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(hash64("generate", seed))
+            return translate(model, [text], longest=tokens, **(sampled if temperature else {}))[0]
     tokenizer = model.require_tokenizer()
     given = [*leading(tokenizer), *tokenizer(text, add_special_tokens=False)["input_ids"]]
     room = TOKENS if tokens is None else tokens
@@ -88,7 +91,6 @@ def generate(model: Model, text: str, *, tokens: int | None = None, temperature:
 
 
 def _next_tokens(model: Model, given: list[int], temperature: float, seed: int) -> Iterator[int]:
-    """One token after the other, until the end."""
     ids, rng, end = list(given), stream("generate", seed), end_token(model)
     ends = {end} if isinstance(end, int) else {*(end or ())}
     while True:
@@ -103,10 +105,3 @@ def _next_tokens(model: Model, given: list[int], temperature: float, seed: int) 
             return
         ids.append(token)
         yield token
-
-
-def _rewritten(model: Model, text: str, tokens: int | None, temperature: float, seed: int) -> str:
-    sampled = {"beams": 1, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(hash64("generate", seed))
-        return translate(model, [text], longest=tokens, **(sampled if temperature else {}))[0]

@@ -7,18 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow import probing
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display, did_you_mean
-from infoflow.probing import (
-    BERT_SCORE,
-    BERT_SCORE_LAYERS,
-    BERT_SCORE_PAIRS,
-    MINIMAL_PAIRS_TASK,
-    TextPairs,
-    bert_score_tables,
-    read_text_pairs,
-    tasks,
-)
 from infoflow.report import check_output, write_report
 from infoflow.results import GIVEN_SCORES, KEYS, RunFolder
 
@@ -26,8 +17,6 @@ from ._analyze import analyze, described_model
 from ._given import AnalyzeOptions, changed, given_models, given_scores
 from ._measures import probing_tables
 from ._run import Run
-
-# `probe`: an analysis whose tables are those of the requested probes.
 
 
 def probe(
@@ -74,23 +63,25 @@ def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, .
 
 
 def _catalogue() -> str:
-    rows = [(task.name, task.about, task.needs) for task in tasks()]
-    rows.append((MINIMAL_PAIRS_TASK, "which of two sentences the model finds more likely, without a probe", "bad"))
+    rows = [(task.name, task.about, task.needs) for task in probing.tasks()]
+    rows.append(
+        (probing.MINIMAL_PAIRS_TASK, "which of two sentences the model finds more likely, without a probe", "bad")
+    )
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}}  {about}{f' (needs {needs})' if needs else ''}" for name, about, needs in rows]
     return "\n".join([*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, if it is IOB2"])
 
 
-# `score_pairs`: BERTScore of text pairs for every layer of models, in a run folder with a report.
-
-
 KIND = "bert-score"
-_SCHEMAS = {schema.name: schema for schema in (BERT_SCORE_LAYERS, BERT_SCORE_PAIRS, BERT_SCORE, GIVEN_SCORES)}
+_SCHEMAS = {
+    schema.name: schema
+    for schema in (probing.BERT_SCORE_LAYERS, probing.BERT_SCORE_PAIRS, probing.BERT_SCORE, GIVEN_SCORES)
+}
 
 
 def score_pairs(
     models: Sequence[Path | str] | Path | str,
-    pairs: TextPairs | Path | str,
+    pairs: probing.TextPairs | Path | str,
     out: Path | str = "runs/bert-score",
     *,
     columns: Sequence[str | int] = (),
@@ -144,7 +135,7 @@ def score_pairs(
         raise UserError("bert-score needs a model. Got none. Name a folder, a .gguf file, or a model on the hub.")
     if baseline_pairs < 1:
         raise UserError(f"The baseline needs at least one random pair. Got {baseline_pairs}.")
-    read = pairs if isinstance(pairs, TextPairs) else read_text_pairs(pairs, columns)
+    read = pairs if isinstance(pairs, probing.TextPairs) else probing.read_text_pairs(pairs, columns)
     marks = {"source_language": source_language, "target_language": target_language, "prefix": prefix}
     named = {"tokenizer": tokenizer, "names": tuple(names)}
     options = AnalyzeOptions(control=control, seed=seed, device=device, **named, **marks)
@@ -168,7 +159,7 @@ def score_pairs(
 
 
 def _scored(
-    sources: Sequence[str], options: AnalyzeOptions, pairs: TextPairs, corpus: Corpus, how: Mapping[str, Any]
+    sources: Sequence[str], options: AnalyzeOptions, pairs: probing.TextPairs, corpus: Corpus, how: Mapping[str, Any]
 ) -> tuple[dict[str, list[pd.DataFrame]], list[dict[str, Any]]]:
     """The tables of each model and control by name, and the trained models for run.json."""
     frames: dict[str, list[pd.DataFrame]] = {}
@@ -177,10 +168,10 @@ def _scored(
     with current_display().progress("Scoring pairs", len(every)) as progress:
         for given in every:
             model = given.load(options)
-            tables = bert_score_tables(model, pairs, **how) | {GIVEN_SCORES.name: given_scores(model, corpus)}
+            tables = probing.bert_score_tables(model, pairs, **how) | {GIVEN_SCORES.name: given_scores(model, corpus)}
             subject = given.subject(model)
             for name, frame in tables.items():
-                if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
+                if name != probing.BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
                     frames.setdefault(name, []).append(frame.assign(**subject.keys()))
             if given.trained:
                 parameters = sum(one.numel() for one in model.module.parameters())

@@ -9,22 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow import foundation
 from infoflow.flow import Failure, agree, is_first, wait_for_all
-from infoflow.foundation import (
-    SEAL,
-    UserError,
-    atomic_folder,
-    atomic_write,
-    current_display,
-    disagreement,
-    file_digest,
-    read_object,
-    sealed_folder,
-)
 from infoflow.results import TableSchema, read_table, write_table
-
-# The result cache: intermediate results of a run, each computed once in a folder named after its dependencies.
-
 
 Schemas = dict[str, TableSchema]
 Part = dict[str, pd.DataFrame]
@@ -36,8 +23,6 @@ _FAILED = "failed"
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Computed:
-    """Computed tables, and the failures of missing ones."""
-
     tables: Part = field(default_factory=dict)
     failures: Sequence[Failure] = ()
 
@@ -58,14 +43,13 @@ class ResultCache:
         if path in self._whole or not path.exists():
             return path.exists()
         if why := _damage(path):
-            current_display().note(f"{path} is damaged ({why}) and is recreated.")
+            foundation.current_display().note(f"{path} is damaged ({why}) and is recreated.")
             self.remove(stage, key)
             return False
         self._whole.add(path)
         return True
 
     def remove(self, stage: str, key: str) -> None:
-        """Remove a part from the cache."""
         self._whole.discard(self.path(stage, key))
         shutil.rmtree(self.path(stage, key), ignore_errors=True)
 
@@ -75,7 +59,7 @@ class ResultCache:
         if not agree(self.done(stage, key)):
             part = compute()
             if is_first():
-                with sealed_folder(path) as folder:
+                with foundation.sealed_folder(path) as folder:
                     (folder / _CONTENTS).write_text(json.dumps(sorted(part)), encoding="utf-8")
                     for name, frame in part.items():
                         write_table(folder / f"{name}.parquet", frame, schemas[name])
@@ -114,16 +98,14 @@ class ResultCache:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
+        with foundation.atomic_write(path) as temporary:
             temporary.write_text(json.dumps(asdict(failure)), encoding="utf-8")
 
     def failures(self, stage: str, keys: Mapping[str, str]) -> list[Failure]:
-        """Failures of the tables requested from `each_table`."""
         paths = [self.path(_FAILED, f"{stage}-{key}.json") for key in keys.values()]
         return [Failure(**facts) for path in paths if isinstance(facts := _json(path), dict)]
 
     def read_each(self, stage: str, keys: Mapping[str, str]) -> Part:
-        """The tables stored by `each_table`."""
         return {name: frame for key in keys.values() for name, frame in self.read(stage, key).items()}
 
     def read(self, stage: str, key: str) -> Part:
@@ -136,14 +118,14 @@ class ResultCache:
         if not agree(self.done(stage, key) and (path / _FACTS).exists()):
             facts = compute()
             if is_first():
-                with sealed_folder(path) as folder:
+                with foundation.sealed_folder(path) as folder:
                     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
             wait_for_all()
         return self.read_facts(stage, key)
 
     def read_facts(self, stage: str, key: str) -> dict[str, Any]:
         """The plain values of an existing part."""
-        return read_object(self.path(stage, key) / _FACTS)
+        return foundation.read_object(self.path(stage, key) / _FACTS)
 
     def discard(self, stage: str) -> None:
         """Remove a stage's folders, which can be computed again."""
@@ -152,9 +134,9 @@ class ResultCache:
 
 
 def _damage(path: Path) -> str:
-    """Why a part is unusable, or "" if it is usable. Parts that earlier versions wrote have no seal to check."""
-    if (path / SEAL).exists():
-        return disagreement(path) or ""
+    """Why a part is unusable, or "" if it is usable. Parts of earlier versions have no seal to check."""
+    if (path / foundation.SEAL).exists():
+        return foundation.disagreement(path) or ""
     contents = path / _CONTENTS
     names = _json(contents) if contents.exists() else []
     if not isinstance(names, list):
@@ -166,7 +148,7 @@ def _damage(path: Path) -> str:
     try:
         for file in path.glob("*.parquet"):
             read_table(file)
-    except UserError:
+    except foundation.UserError:
         return f"{file.name} cannot be read"
     return ""
 
@@ -189,8 +171,6 @@ def stacked(parts: Iterable[Part]) -> Part:
 
 
 # Trained weights and their copies under `models/`, verified byte for byte against training or made again.
-
-
 _SUMS = "sums.json"  # next to the model's folder: SHA-256 of each of its files and of the training log
 _LOG = "../log.jsonl"
 _WEIGHTS_FACTS = "training.json"  # in every model folder that infoflow trained
@@ -198,8 +178,8 @@ _WEIGHTS_FACTS = "training.json"  # in every model folder that infoflow trained
 
 def keep_sums(model: Path) -> None:
     """Record checksums of what training has just written to the folder `model`."""
-    with atomic_write(model.parent / _SUMS) as temporary:
-        sums = _sums(model) | {_LOG: file_digest(model / _LOG)}
+    with foundation.atomic_write(model.parent / _SUMS) as temporary:
+        sums = _sums(model) | {_LOG: foundation.file_digest(model / _LOG)}
         temporary.write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 
 
@@ -226,8 +206,8 @@ def publish(model: Path, target: Path, name: str) -> None:
     if target.exists():
         check_target(model, target)
         if _same_training(model, target):
-            current_display().note(f"{target} was damaged: {name} is restored from the trained state.")
-    with atomic_folder(target) as folder:
+            foundation.current_display().note(f"{target} was damaged: {name} is restored from the trained state.")
+    with foundation.atomic_folder(target) as folder:
         shutil.copytree(model, folder, dirs_exist_ok=True)
 
 
@@ -237,7 +217,7 @@ def check_target(model: Path, target: Path) -> None:
         return
     if any(_holds(target, {name: kept}) for name, kept in _of_model(_kept(model)).items()):
         return  # damaged remains of a model
-    raise UserError(
+    raise foundation.UserError(
         f"{target} would be replaced by a trained model, but infoflow did not write it (it has no {_WEIGHTS_FACTS}). "
         "Move it, or choose another --out."
     )
@@ -245,7 +225,9 @@ def check_target(model: Path, target: Path) -> None:
 
 def discard(model: Path, name: str) -> None:
     """Remove damaged weights, so that training restores them: from its last checkpoint if its log is intact."""
-    current_display().note(f"The weights of {name} in {model} differ from the trained ones and are restored.")
+    foundation.current_display().note(
+        f"The weights of {name} in {model} differ from the trained ones and are restored."
+    )
     kept = _kept(model)
     log_is_whole = kept is not None and _LOG in kept and _holds(model, {_LOG: kept[_LOG]})
     shutil.rmtree(model if log_is_whole else model.parent, ignore_errors=True)
@@ -260,7 +242,7 @@ def _same_training(first: Path, second: Path) -> bool:
 
 def _sums(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+    return {path.relative_to(folder).as_posix(): foundation.file_digest(path) for path in files}
 
 
 def _of_model(kept: Mapping[str, str] | None) -> dict[str, str]:
@@ -269,11 +251,12 @@ def _of_model(kept: Mapping[str, str] | None) -> dict[str, str]:
 
 def _kept(model: Path) -> dict[str, str] | None:
     try:
-        kept = read_object(model.parent / _SUMS)
+        return foundation.read_object(model.parent / _SUMS)
     except (OSError, ValueError):
         return None
-    return kept if isinstance(kept, dict) else None
 
 
 def _holds(folder: Path, sums: Mapping[str, str]) -> bool:
-    return all((folder / name).is_file() and file_digest(folder / name) == kept for name, kept in sums.items())
+    return all(
+        (folder / name).is_file() and foundation.file_digest(folder / name) == kept for name, kept in sums.items()
+    )

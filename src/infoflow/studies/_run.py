@@ -13,19 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow import foundation
 from infoflow.findings import FINDINGS_TABLE, OVER_SCALE, Finding, load_claims
 from infoflow.flow import Failure
-from infoflow.foundation import (
-    Display,
-    Progress,
-    UserError,
-    atomic_write,
-    current_display,
-    digest,
-    file_digest,
-    shown_by,
-    use_display,
-)
 from infoflow.report import Figures, Findings, ShownRun, check_replaceable, write_figures, write_report
 from infoflow.results import RunFolder, ShownTables, Subject
 
@@ -36,17 +26,11 @@ from ._study_models import StudyModels, prepared_keys
 from .stages import AbstractStage, Check, MeasureModel, Train
 from .stages._check import write_derived
 
-# Wall time of a study or analysis, summed over all calls that worked on it, including killed ones.
-
-
 CLOCK_FILE = ".seconds"
-_EVERY = 10.0
-"""Seconds between two writes, hence the most that a killed call loses."""
+_EVERY = 10.0  # seconds between two writes, hence the most that a killed call loses
 
 
 class WallClock:
-    """Seconds of this call and of all calls."""
-
     def __init__(self, file: Path, before: float) -> None:
         self._file, self._before, self._started = file, before, time.monotonic()
 
@@ -60,7 +44,7 @@ class WallClock:
 
     def save(self) -> None:
         # The run's own writes report a full disk.
-        with suppress(OSError, UserError), atomic_write(self._file) as path:
+        with suppress(OSError, foundation.UserError), foundation.atomic_write(self._file) as path:
             path.write_text(f"{self.all_calls:.1f}\n", encoding="utf-8")
 
 
@@ -99,13 +83,10 @@ def seconds_before(run: RunFolder) -> float:
     return float(run.read().get("seconds") or 0.0)
 
 
-# A display that passes on progress and problems, and drops mere notes.
-
-
 class _WithoutNotes:
     """A display that drops notes and passes on everything else."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: foundation.Display) -> None:
         self._display = display
 
     def note(self, text: str) -> None:
@@ -114,18 +95,15 @@ class _WithoutNotes:
     def warn(self, text: str) -> None:
         self._display.warn(text)
 
-    def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]:
+    def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[foundation.Progress]:
         return self._display.progress(label, total, unit)
 
 
 @contextmanager
 def without_notes() -> Iterator[None]:
     """Inside the block, notes are dropped, since a study would repeat them for dozens of models."""
-    with use_display(_WithoutNotes(current_display())):
+    with foundation.use_display(_WithoutNotes(foundation.current_display())):
         yield
-
-
-# Entries of run.json that describe a study, and the partial run of an unfinished study.
 
 
 SO_FAR = "so-far"
@@ -142,13 +120,7 @@ def study_facts(
 ) -> dict[str, Any]:
     """Entries of run.json: the corpus, the models, and the cost.
 
-    Args:
-        stages: The finished stages.
-        models: The models of the study.
-        split: Result of `split_facts` for them.
-        timings: Seconds by name; the total of all training is added.
-        records: Usage of the stages, as in `Graph.records`.
-        seconds: Seconds of all calls.
+    `split` is the result of `split_facts`; the total of all training is added to the seconds by name in `timings`.
     """
     data = models.data
     trainings = [stage for stage in stages if isinstance(stage, Train)]
@@ -168,7 +140,10 @@ def study_facts(
             "split": dict(split),
             **({} if other is None else {"other_domain": {"digest": other.digest, "sentences": len(other)}}),
         },
-        "models": [{**row, "sha256": _weights_digest(models, row["model"])} for row in trained],
+        "models": [
+            {**row, "sha256": foundation.file_digest(models.run.models / row["model"] / "model.safetensors")}
+            for row in trained
+        ],
         "timings": {name: round(value, 1) for name, value in timings.items()},
         "stages": list(records),
         "seconds": round(seconds, 1),
@@ -178,11 +153,7 @@ def study_facts(
 
 def split_facts(models: StudyModels) -> dict[str, Any]:
     """How the corpus was split; all processes of a study call this at the same time."""
-    return models.bench.facts("parts", digest([1, models.data.key]), models.data.parts.facts)
-
-
-def _weights_digest(models: StudyModels, model: str) -> str:
-    return file_digest(models.run.models / model / "model.safetensors")
+    return models.bench.facts("parts", foundation.digest([1, models.data.key]), models.data.parts.facts)
 
 
 def so_far(run: RunFolder, stages: Graph) -> RunFolder:
@@ -190,7 +161,7 @@ def so_far(run: RunFolder, stages: Graph) -> RunFolder:
     works = [stage for stage in stages if not isinstance(stage, Check)]
     done = [stage for stage in works if stage.is_done()]
     if not any(isinstance(stage, MeasureModel) for stage in done):
-        raise UserError(
+        raise foundation.UserError(
             f"{run.path} cannot be reported before one of its models is measured. Got {len(done):,} of "
             f"{len(works):,} stages done. Wait, or run the command that started it again."
         )
@@ -210,13 +181,9 @@ def so_far(run: RunFolder, stages: Graph) -> RunFolder:
 
 
 def _unfinished(works: Sequence[AbstractStage], done: Sequence[AbstractStage]) -> str:
-    """The numbers of missing stages, by kind."""
     missing = Counter(stage.kind for stage in works) - Counter(stage.kind for stage in done)
     kinds = ", ".join(f"{kind} ({number:,})" for kind, number in missing.most_common()) or "only the final steps"
     return f"The study is running or was stopped. Missing: {kinds}. Results may change."
-
-
-# A finished run, for people and programs; its claims can be judged again.
 
 
 _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
@@ -256,7 +223,7 @@ class Run:
                 (`infoflow findings`).
         """
         if FINDINGS_TABLE.name not in self.tables:
-            raise UserError(
+            raise foundation.UserError(
                 f"{self.path} has no findings. Check the claims on its tables: infoflow findings {self.path}"
             )
         return Findings(self.tables[FINDINGS_TABLE.name])
@@ -273,7 +240,7 @@ class Run:
         try:
             return tuple(Failure(**failure) for failure in known)
         except TypeError:
-            raise UserError(
+            raise foundation.UserError(
                 f"{self.path / 'run.json'} is damaged: each of its failures must have a table, a model and a reason. "
                 "Run the command again in a new folder."
             ) from None
@@ -289,7 +256,7 @@ class Run:
 
     def _plan(self, own_code: bool = False) -> StudyPlan:
         if self.folder.read().get("kind") != "study":
-            raise UserError(f"{self.path} is not a study: only a study has stages.")
+            raise foundation.UserError(f"{self.path} is not a study: only a study has stages.")
         return stored_plan(self.folder, own_code)
 
     def so_far(self, own_code: bool = False) -> "Run":
@@ -305,7 +272,7 @@ class Run:
         """
         plan = self._plan(own_code)
         if not prepared_keys(plan, self.folder):  # reading its corpus may take hours and is left to the study
-            raise UserError(
+            raise foundation.UserError(
                 f"{self.path} cannot be reported before one of its models is measured, and its "
                 "sentences are not prepared for the plan in its run.json.\n"
                 "Wait, or run the command that started it again."
@@ -329,7 +296,7 @@ class Run:
         """
         return write_figures(self.folder, folder, formats, width, columns)
 
-    _repr_html_ = shown_by("run_shown")
+    _repr_html_ = foundation.shown_by("run_shown")
 
     def __fspath__(self) -> str:
         """The path, so that functions which take a run folder accept a run."""
@@ -354,9 +321,11 @@ def check_findings(path: Path | str, claims: Path | str | Sequence[Finding] = ()
     run = RunFolder.existing(path)
     run.require_tables()
     if not own and (named := named_plugins(run.read()).get("claims")):
-        current_display().warn(f"The claims in {named} are left out: their code is run only with --claims FILE.")
+        foundation.current_display().warn(
+            f"The claims in {named} are left out: their code is run only with --claims FILE."
+        )
     if run.read().get("kind") == OVER_SCALE:
-        raise UserError(
+        raise foundation.UserError(
             f"{path} is a comparison of several runs. Check their findings again: infoflow over-scale RUN RUN "
             f"... --out {path}"
         )

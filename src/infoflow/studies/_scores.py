@@ -7,27 +7,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from infoflow import foundation, models
 from infoflow.corpus import Corpus, Encoded
-from infoflow.foundation import (
-    NUM_BLOCKS,
-    Scale,
-    block_effects,
-    block_interval,
-    block_of,
-    hash64_array,
-    replicate_weights,
-)
-from infoflow.models import (
-    BleuStatistics,
-    Model,
-    as_model_writes,
-    bleu_by_block,
-    bleu_statistics,
-    bleu_tokenizer,
-    rouge,
-    translate,
-    write_texts,
-)
 from infoflow.objectives import UNSUPERVISED, AbstractObjective, Answers, accuracy, area_under_curve
 from infoflow.results import estimate, ratio_estimate
 from infoflow.training import PairRows, TokenRows, TrainingData
@@ -36,7 +17,7 @@ _GUESSES = 20  # sentences tried as the single answer to all
 
 
 def task_scores(
-    model: Model,
+    model: models.Model,
     objective: AbstractObjective,
     data: TrainingData,
     content_ids: np.ndarray,
@@ -50,10 +31,10 @@ def task_scores(
 
     `content_ids` belong to the rows of `data` (`content_ids_of`), so that measures of the same corpus share blocks.
     """
-    blocks = block_of(content_ids)
+    blocks = foundation.block_of(content_ids)
     unigram = unigram_losses(objective, training)
     terms = list(objective.term_weights)
-    sums, baseline, counts = (np.zeros((len(terms), NUM_BLOCKS)) for _ in range(3))
+    sums, baseline, counts = (np.zeros((len(terms), foundation.NUM_BLOCKS)) for _ in range(3))
     answers = _AnswersByBlock()
     with torch.inference_mode():
         for rows in rows_by_block(blocks, data.source.lengths):
@@ -86,7 +67,7 @@ def _loss_rows(
     objective: AbstractObjective, split: str, sums: np.ndarray, baseline: np.ndarray, counts: np.ndarray
 ) -> list[dict]:
     """The minimised loss, each of several terms, and the perplexity of a single one; arrays are (term, block)."""
-    weights, terms = replicate_weights(), list(objective.term_weights)
+    weights, terms = foundation.replicate_weights(), list(objective.term_weights)
     replicates = [(weights @ own) / (weights @ items) for own, items in zip(sums, counts, strict=True)]
     means, bases = sums.sum(axis=1) / counts.sum(axis=1), baseline.sum(axis=1) / counts.sum(axis=1)
     items = [int(count) for count in counts.sum(axis=1)]
@@ -103,19 +84,21 @@ def _loss_rows(
     return [*rows, *(_row(split, f"loss of {term}", *part) for term, *part in parts)]
 
 
-def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split: str, prefix: str = "") -> pd.DataFrame:
+def bleu_scores(
+    model: models.Model, corpus: Corpus, sentences: int, beams: int, split: str, prefix: str = ""
+) -> pd.DataFrame:
     """BLEU of beam search on `sentences` distinct source sentences, against all their translations.
 
     The model reads `prefix` before each. Text is lower-cased and in the form that the model's tokenizer writes; the
     signature names the tokenizer for its script.
     """
     sources, references, ids = _distinct(corpus, sentences)
-    references = [as_model_writes(model, texts) for texts in references]
-    written = translate(model, [prefix + source for source in sources], beams=beams)
-    said = bleu_by_block(written, references, block_of(ids))
-    replicates = np.array([_bleu(said, weights).score for weights in replicate_weights()])
-    whole = _bleu(said, np.ones(NUM_BLOCKS))
-    baseline = _bleu_of_guess(as_model_writes(model, sources), references)
+    references = [models.as_model_writes(model, texts) for texts in references]
+    written = models.translate(model, [prefix + source for source in sources], beams=beams)
+    said = models.bleu_by_block(written, references, foundation.block_of(ids))
+    replicates = np.array([_bleu(said, weights).score for weights in foundation.replicate_weights()])
+    whole = _bleu(said, np.ones(foundation.NUM_BLOCKS))
+    baseline = _bleu_of_guess(models.as_model_writes(model, sources), references)
     row = _row(split, "bleu", whole.score, replicates, baseline, len(sources), "percent")
     return pd.DataFrame([row | {"signature": whole.signature}])
 
@@ -126,20 +109,22 @@ def _bleu_of_guess(sources: list[str], references: list[list[str]]) -> float:
     A sentence rarely shares four consecutive words with an unrelated reference, but often shares characters, so that a
     decoder that ignores its source can exceed a copy.
     """
-    tokenizer = bleu_tokenizer(text for right in references for text in right)
+    tokenizer = models.bleu_tokenizer(text for right in references for text in right)
     often = [] if tokenizer == "13a" else [right[0] for right in references[:_GUESSES]]
     guesses = [sources, *([text] * len(references) for text in often)]
-    return max(bleu_statistics(texts, references, lowercase=True, tokenizer=tokenizer).score for texts in guesses)
+    return max(
+        models.bleu_statistics(texts, references, lowercase=True, tokenizer=tokenizer).score for texts in guesses
+    )
 
 
-def _bleu(statistics: Mapping[int, BleuStatistics], weights: np.ndarray) -> BleuStatistics:
+def _bleu(statistics: Mapping[int, models.BleuStatistics], weights: np.ndarray) -> models.BleuStatistics:
     """The statistics of one bootstrap draw of blocks."""
     drawn = (one * int(weights[block]) for block, one in statistics.items() if weights[block])
-    return sum(drawn, start=BleuStatistics.zero())
+    return sum(drawn, start=models.BleuStatistics.zero())
 
 
 def rouge_scores(
-    model: Model,
+    model: models.Model,
     objective: AbstractObjective,
     data: TrainingData,
     content_ids: np.ndarray,
@@ -151,18 +136,18 @@ def rouge_scores(
 
     The baseline copies the encoder's input. For objectives that `can_write`; see `task_scores`.
     """
-    rows = np.argsort(hash64_array(("rouge-sentences",), content_ids), kind="stable")[:sentences]
+    rows = np.argsort(foundation.hash64_array(("rouge-sentences",), content_ids), kind="stable")[:sentences]
     batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0)
     read = [ids[real].tolist() for ids, real in zip(batch.input_ids, batch.real, strict=True)]
     wanted = [labels[labels != UNSUPERVISED].tolist() for labels in batch.labels]
     tokenizer = model.require_tokenizer()
     right, copied = (tokenizer.batch_decode(texts, skip_special_tokens=True) for texts in (wanted, read))
     longest = 2 * max(map(len, wanted), default=0) + 10
-    said = write_texts(model, read, longest, beams=beams)
-    found, copies = (rouge(texts, [[one] for one in right])["rougeL"] for texts in (said, copied))
-    blocks = block_of(content_ids[rows])
-    sums = np.bincount(blocks, weights=found, minlength=NUM_BLOCKS)
-    counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64)
+    said = models.write_texts(model, read, longest, beams=beams)
+    found, copies = (models.rouge(texts, [[one] for one in right])["rougeL"] for texts in (said, copied))
+    blocks = foundation.block_of(content_ids[rows])
+    sums = np.bincount(blocks, weights=found, minlength=foundation.NUM_BLOCKS)
+    counts = np.bincount(blocks, minlength=foundation.NUM_BLOCKS).astype(np.float64)
     row = {"split": split, "metric": "rougeL", **ratio_estimate(sums, counts, float(copies.mean()), scale="share")}
     return pd.DataFrame([row | {"signature": ""}])
 
@@ -174,12 +159,12 @@ def _row(
     replicates: np.ndarray,
     baseline: float,
     count: int,
-    scale: Scale = "any",
+    scale: foundation.Scale = "any",
     agreeing: float | None = None,
 ) -> dict:
     """One row; `agreeing` is the effective number of observations if all agree, by default `count`."""
     agree = count if agreeing is None else agreeing
-    ends = block_interval(value, block_effects(value, replicates), scale=scale, count=agree)
+    ends = foundation.block_interval(value, foundation.block_effects(value, replicates), scale=scale, count=agree)
     return {
         "split": split,
         "metric": metric,
@@ -246,7 +231,7 @@ class _AnswersByBlock:
         truth = np.concatenate([own.truth for own, _ in parts])
         block = np.repeat([block for _, block in parts], [len(own.scores) for own, _ in parts])
         value = accuracy if parts[0][0].kind == "accuracy" else area_under_curve
-        weights = replicate_weights()[:, block].astype(np.float64)
+        weights = foundation.replicate_weights()[:, block].astype(np.float64)
         replicates = np.array([value(scores, truth, each) for each in weights])
         often = max(truth.mean(), 1 - truth.mean()) if value is accuracy else 0.5
         found, num, right = value(scores, truth, np.ones(len(truth))), len(truth), int(truth.sum())
@@ -262,6 +247,6 @@ def _distinct(corpus: Corpus, num: int) -> tuple[list[str], list[list[str]], np.
         translations.setdefault(sentence.text, []).append(sentence.translation or "")
         lowest[sentence.text] = min(id, lowest.get(sentence.text, id))
     sources, ids = list(lowest), np.array(list(lowest.values()))
-    chosen = np.argsort(hash64_array(("bleu-sentences",), ids))[:num]
+    chosen = np.argsort(foundation.hash64_array(("bleu-sentences",), ids))[:num]
     picked = [sources[index] for index in chosen]
     return picked, [translations[source] for source in picked], ids[chosen]

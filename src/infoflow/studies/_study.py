@@ -1,4 +1,4 @@
-"""`study`: train, measure, compare, check and report, resumably; and `train_model`: one model of a plan."""
+"""`study`: train, measure, compare, check and report, resumably; one model of a plan; single stages."""
 
 import os
 import shutil
@@ -7,36 +7,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 from typing import IO, Any
 
+from infoflow import foundation
 from infoflow.engine import Engine, InTurn, cluster_engine, local_engine
 from infoflow.flow import is_first, processes, wait_for_all
-from infoflow.foundation import (
-    Threads,
-    UserError,
-    current_display,
-    disk_named,
-    lock_file,
-    private_settings,
-    provenance,
-    read_setting,
-    sweep_partial,
-    thread_budget,
-    writable,
-)
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder
 from infoflow.training import usable_device
 
-from ._graph import Graph, graph, run_stages
+from ._graph import Graph, graph, records, run_stages
 from ._measures import check_tables
 from ._plan import StudyPlan, stored_plan
 from ._plugins import own_measures
 from ._run import CLOCK_FILE, SO_FAR, Run, WallClock, split_facts, study_facts, wall_clock
 from .stages import AbstractStage, Train
-
-# `study`: train, measure, compare, check and report; an interrupted study continues where it stopped.
-
 
 _ENTRY = "infoflow.studies:stage_of"
 _PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
@@ -75,7 +61,7 @@ def study(
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     if insecure and not cluster:
-        raise UserError("--insecure needs --cluster: name the cluster, or leave it out.")
+        raise foundation.UserError("--insecure needs --cluster: name the cluster, or leave it out.")
     check_tables(plan)
     run = RunFolder(out or Path("runs") / name)
     if not run.path.exists():  # existing trained models need no device
@@ -88,8 +74,8 @@ def study(
                 kind="study",
                 title=plan.title,
                 plan=plan.to_json(),
-                **private_settings(StudyPlan),
-                provenance=provenance(),
+                **foundation.private_settings(StudyPlan),
+                provenance=foundation.provenance(),
             )
         with wall_clock(run, save=is_first()) as clock:
             _study(plan, run, engine_for(plan, run, num_processes, cluster, insecure), clock)
@@ -120,36 +106,35 @@ def only_one(run: RunFolder) -> Iterator[None]:
     if not is_first():
         yield
         return
-    made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
-    with writable(run.path):
+    made = _missing_folders(run)
+    with foundation.writable(run.path):
         run.path.mkdir(parents=True, exist_ok=True)
         lock = (run.path / ".lock").open("w", encoding="utf-8")
     with lock:
         try:
             _lock(lock)
         except BlockingIOError:
-            raise UserError(
+            raise foundation.UserError(
                 f"Another infoflow process is working in {run.path}. Wait for it, or choose another --out."
             ) from None
-        sweep_partial(run.path)
-        try:
-            with disk_named(run.path):
-                yield
-        except Exception:
-            if made:
-                _remove_if_nothing_was_done(run, made)
-            raise
+        foundation.sweep_partial(run.path)
+        with removed_if_refused(run, made):
+            yield
 
 
 _BEGUN = (".lock", "run.json", CLOCK_FILE)  # files that a study writes first
 
 
+def _missing_folders(run: RunFolder) -> list[Path]:
+    return [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
+
+
 @contextmanager
-def removed_if_refused(run: RunFolder) -> Iterator[None]:
-    """Like `only_one`; a refused command also leaves no folder behind, unless others work there."""
-    made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
+def removed_if_refused(run: RunFolder, made: list[Path] | None = None) -> Iterator[None]:
+    """Leave no folder of a refused command behind, unless others work there; `made`: the folders that it created."""
+    made = _missing_folders(run) if made is None else made
     try:
-        with disk_named(run.path):
+        with foundation.disk_named(run.path):
             yield
     except Exception:
         if made:
@@ -158,8 +143,8 @@ def removed_if_refused(run: RunFolder) -> Iterator[None]:
 
 
 def _lock(file: IO[str]) -> None:
-    if not lock_file(file.fileno()):
-        current_display().note(
+    if not foundation.lock_file(file.fileno()):
+        foundation.current_display().note(
             f"The file system of {Path(file.name).parent} has no locks: make sure that no other infoflow "
             "process works there."
         )
@@ -196,16 +181,18 @@ def _jobs(plan: StudyPlan, wanted: int | None) -> int:
     if processes()[1] > 1:
         return 1
     if wanted is not None:
-        return read_setting(Threads, wanted, "--processes")
+        return foundation.read_setting(foundation.Threads, wanted, "--processes")
     on_cpu = plan.training.device == "cpu" or (plan.training.device == "auto" and not torch.cuda.is_available())
-    return max(1, thread_budget() // plan.engine.threads) if on_cpu else plan.engine.per_gpu
+    return max(1, foundation.thread_budget() // plan.engine.threads) if on_cpu else plan.engine.per_gpu
 
 
 def stage_of(folder: str, key: str) -> AbstractStage:
     """The stage with that key in the graph of the run folder's plan, for a process of an engine."""
     stages = stored_graph(folder)
     if key not in stages.by_key:
-        raise UserError(f"The plan in {folder} has no stage {key}: it has changed. Run the same command again.")
+        raise foundation.UserError(
+            f"The plan in {folder} has no stage {key}: it has changed. Run the same command again."
+        )
     return stages[key]
 
 
@@ -220,13 +207,8 @@ def _graph(folder: str, changed: int) -> Graph:
     return graph(stored_plan(run, run_code=True), run, prepared=True)
 
 
-# `train_model`: one matched model of a plan, without the rest of the study.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedModel:
-    """A trained model and its cost."""
-
     folder: Path  # plain Hugging Face folder
     facts: dict[str, Any]  # updates, tokens, seconds, parameters, validation loss
     checkpoints: Path | None = (
@@ -241,9 +223,6 @@ def train_model(
 
     A study of the same plan in the same folder reuses the model instead of training it again. If an objective learns
     from a teacher, as distillation does, the teacher is trained first.
-
-    Raises:
-        UserError: The objective is unknown, or the plan, the corpus or the folder is unsuitable.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     teacher = plan.objective(objective).teacher  # is trained first, in the same folder
@@ -255,7 +234,7 @@ def train_model(
     with only_one(run):
         check_output(run, "study")
         if is_first() and not run.read():  # keep a study's own plan
-            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=foundation.provenance())
         with wall_clock(run, save=is_first()):
             stages = graph(plan, run)
             trainings = stages.of(Train)
@@ -265,3 +244,85 @@ def train_model(
             models, recipe = training.models, training.recipe
             checkpoints = models.snapshots(recipe).folder if plan.checkpoints.on else None
             return TrainedModel(facts=training.facts(), folder=models.published(recipe), checkpoints=checkpoints)
+
+
+def list_stages(run: RunFolder, plan: StudyPlan | None = None) -> list[dict[str, Any]]:
+    """The stages of a run's plan, each after those that it needs, as plain values.
+
+    With a `plan`, the run folder is prepared for it: keys depend on the split sentences and tokenizers. Each stage has
+    `key`, `label`, `kind`, `needs` (keys), `done` (never for the last one, which judges claims), `cost` (seconds;
+    estimated until a stage of its kind has run), `memory` (bytes at its peak, or the median of its kind; null until one
+    has run), `threads` and `gpus` (0 on a CPU; a share if stages share a GPU).
+    """
+    if plan is None:
+        return _listed(graph(stored_plan(run, run_code=True), run, prepared=True))
+    with only_one(run):
+        run.update(
+            kind="study",
+            title=plan.title,
+            plan=plan.to_json(),
+            **foundation.private_settings(StudyPlan),
+            provenance=foundation.provenance(),
+        )
+        return _listed(graph(plan, run))
+
+
+def _listed(stages: Graph) -> list[dict[str, Any]]:
+    known = records(stages.folder)
+    peaks: dict[str, list[int]] = {}
+    for record in known.values():
+        peaks.setdefault(record["kind"], []).append(record["peak_memory"])
+    return [
+        {
+            "key": stage.key,
+            "label": stage.label,
+            "kind": stage.kind,
+            "needs": list(stage.needs),
+            "done": stage.is_done(),
+            "cost": round(stage.cost, 2),
+            "memory": known.get(stage.key, {}).get("peak_memory") or _typical(peaks.get(stage.kind, [])),
+            "threads": stage.threads,
+            "gpus": stage.resources.get("GPU", 0),
+        }
+        for stage in stages
+    ]
+
+
+def _typical(peaks: list[int]) -> int | None:
+    return int(median(peaks)) if peaks else None
+
+
+def run_stage(folder: Path | str, key: str) -> bool:
+    """Run one stage of a study's graph, whose needs must be done; false if it was done before.
+
+    An interrupted stage continues where it saved. Its usage is recorded in the run folder as by `study`. Stages of one
+    run may run at the same time, also on several machines that share the folder.
+    """
+    run = RunFolder.existing(folder)
+    stage = stage_of(os.fspath(run.path), key)
+    if stage.is_done():
+        return False
+    every = stored_graph(os.fspath(run.path))
+    missing = [every[need].label for need in stage.needs if not every[need].is_done()]
+    if missing:
+        raise foundation.UserError(
+            f"{stage.label} needs stages that are not done: {', '.join(missing[:4])}. Run them first."
+        )
+    with _alone(run, key):
+        run_stages(Graph(stages=[stage], folder=run), run, InTurn(), title=stage.label)
+    return True
+
+
+@contextmanager
+def _alone(run: RunFolder, key: str) -> Iterator[None]:
+    """Hold the stage's lock; two runs of one stage at a time would overwrite each other's files."""
+    path = run.path / "work" / "locks" / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        try:
+            foundation.lock_file(file.fileno())
+        except BlockingIOError:
+            raise foundation.UserError(
+                f"Stage {key} of {run.path} is running in another process. Wait for it."
+            ) from None
+        yield

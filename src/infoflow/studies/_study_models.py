@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from infoflow import training
 from infoflow._subjects import provided
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Corpus
@@ -19,22 +20,6 @@ from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, 
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import BERT, Recipe, RunFolder, Subject
-from infoflow.training import (
-    SNAPSHOTS,
-    Clock,
-    LengthBucketSampler,
-    Snapshot,
-    SnapshotPlan,
-    Snapshots,
-    TrainConfig,
-    TrainingData,
-    TrainingHook,
-    TrainResult,
-    build_models,
-    learning_rate_shares,
-    load_weights,
-    train,
-)
 
 from ._data import StudyData, prepare
 from ._measures import check_tasks
@@ -59,7 +44,7 @@ class StudyModels:
     def __init__(self, plan: StudyPlan, run: RunFolder, prepared: bool = False) -> None:
         self.plan, self.run = plan, run
         self.bench = ResultCache(run.path / "work")
-        self._snapshots: dict[str, Snapshots] = {}
+        self._snapshots: dict[str, training.Snapshots] = {}
         known = prepared_keys(plan, run) if prepared else {}
         self.prepared = bool(known)
         if known:
@@ -78,7 +63,6 @@ class StudyModels:
 
     @cached_property
     def data(self) -> StudyData:
-        """The sentences, prepared on first use."""
         with use_display(SilentDisplay()) if self.prepared else nullcontext():  # already reported
             return first_then_others(lambda: prepare(self.plan, self.bench.folder))
 
@@ -98,8 +82,8 @@ class StudyModels:
 
     def train_key(self, recipe: Recipe) -> str:
         plan = self.plan
-        training = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
-        settings = [plan.model, training, plan.match, self.objective(recipe)]
+        config = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
+        settings = [plan.model, config, plan.match, self.objective(recipe)]
         # Settings that all models of earlier versions shared are omitted, so that those models are found again.
         more: list[Any] = (
             [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
@@ -109,7 +93,6 @@ class StudyModels:
         return digest([_VERSION, self.data_key, settings, recipe.objective.label, recipe.seed, *more])
 
     def teacher(self, recipe: Recipe) -> Recipe | None:
-        """The recipe of this model's teacher."""
         name = self.objective(recipe).teacher
         return dataclasses.replace(recipe, objective=self.plan.spec(name)) if name else None
 
@@ -145,15 +128,12 @@ class StudyModels:
     # -- folders ------------------------------------------------------------------------------------------------------
 
     def weights(self, recipe: Recipe) -> Path:
-        """The folder of the trained weights."""
         return self.bench.path("training", self.train_key(recipe)) / "model"
 
     def log(self, recipe: Recipe) -> Path:
-        """The file of training losses."""
         return self.weights(recipe).parent / "log.jsonl"
 
     def published(self, recipe: Recipe) -> Path:
-        """The published folder of the model."""
         return self.run.models / recipe.name
 
     def is_trained(self, recipe: Recipe) -> bool:
@@ -162,35 +142,31 @@ class StudyModels:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def updates(self, recipe: Recipe) -> int:
-        """The actual number of updates of the training."""
-        training = self.plan.training
-        if training.max_source_tokens is None:
-            return training.updates
+        config = self.plan.training
+        if config.max_source_tokens is None:
+            return config.updates
         if self.is_trained(recipe):
             return self.bench.read_facts(TRAINED, self.train_key(recipe))["updates"]
         lengths = self.training_data(recipe).source.lengths
-        sampler = LengthBucketSampler(lengths, recipe.seed, training.batch_tokens, training.batch_sentences)
-        return sampler.updates_within(training.max_source_tokens, training.updates)
+        sampler = training.LengthBucketSampler(lengths, recipe.seed, config.batch_tokens, config.batch_sentences)
+        return sampler.updates_within(config.max_source_tokens, config.updates)
 
     def wanted(self, recipe: Recipe) -> list[int]:
         """The updates that the plan wants to keep, including 0 and the last; empty if it keeps none."""
         return self.plan.checkpoints.steps(self._as_long_as_it_is(recipe)) if self.plan.checkpoints.on else []
 
-    def keeping(self) -> SnapshotPlan | None:
-        """Which checkpoints and measurements a training keeps."""
+    def keeping(self) -> training.SnapshotPlan | None:
         plan = self.plan.checkpoints
-        return SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
+        return training.SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
 
-    def snapshots(self, recipe: Recipe) -> Snapshots:
-        """The kept checkpoints of its training."""
-        folder = self.weights(recipe).parent / SNAPSHOTS
-        return self._snapshots.setdefault(str(folder), Snapshots(folder))
+    def snapshots(self, recipe: Recipe) -> training.Snapshots:
+        folder = self.weights(recipe).parent / training.SNAPSHOTS
+        return self._snapshots.setdefault(str(folder), training.Snapshots(folder))
 
     def kept(self, recipe: Recipe) -> list[int]:
-        """Updates whose checkpoint exists undamaged."""
         return self.snapshots(recipe).kept()
 
-    def snapshot(self, recipe: Recipe, update: int) -> Snapshot:
+    def snapshot(self, recipe: Recipe, update: int) -> training.Snapshot:
         """Facts about a checkpoint: tokens, loss, learning rate, SHA-256."""
         kept = self.snapshots(recipe)
         entry = kept.entries().get(update)
@@ -204,40 +180,30 @@ class StudyModels:
         return entry
 
     def checkpoint(self, recipe: Recipe, update: int) -> Path:
-        """The folder of the weights after `update`, for `load_model`.
-
-        Raises:
-            UserError: The checkpoint is missing or damaged.
-        """
+        """The folder of the weights after `update`, for `load_model`."""
         self.snapshot(recipe, update)
         return self.snapshots(recipe).path(update)
 
-    def clock(self, recipe: Recipe, update: int) -> Clock:
-        """Position of the checkpoint in its training.
-
-        Raises:
-            UserError: The checkpoint is missing or damaged.
-        """
+    def clock(self, recipe: Recipe, update: int) -> training.Clock:
         here, config = self.snapshot(recipe, update), self._as_long_as_it_is(recipe)
         entries = self.snapshots(recipe).entries().values()
         same = [one.update for one in entries if one.update < update and one.weights == here.weights]
-        clock = Clock(
+        clock = training.Clock(
             update=update,
             tokens=float(here.tokens),
             progress=update / config.updates,
-            lr_share=learning_rate_shares(config, [update])[0],
+            lr_share=training.learning_rate_shares(config, [update])[0],
         )
         return dataclasses.replace(clock, same_as=same[0]) if same else clock
 
-    def _as_long_as_it_is(self, recipe: Recipe) -> TrainConfig:
+    def _as_long_as_it_is(self, recipe: Recipe) -> training.TrainConfig:
         return dataclasses.replace(self.plan.training, updates=self.updates(recipe))
 
     # -- training and loading -----------------------------------------------------------------------------------------
 
     def initial(self, recipe: Recipe) -> PreTrainedModel:
-        """The model before its first update."""
         objective, data = self.objective(recipe), self.data
-        models = build_models(
+        models = training.build_models(
             [objective],
             self.plan.model,
             data.vocabulary,
@@ -248,15 +214,15 @@ class StudyModels:
         )
         return models[objective.name]
 
-    def training_data(self, recipe: Recipe) -> TrainingData:
+    def training_data(self, recipe: Recipe) -> training.TrainingData:
         """The training part in the form that the objective reads."""
         return self._arranged(recipe, self.data.train, _COPIES)
 
-    def held_out(self, recipe: Recipe, part: Corpus) -> TrainingData:
+    def held_out(self, recipe: Recipe, part: Corpus) -> training.TrainingData:
         """A held-out part in the form that the objective reads."""
         return self._arranged(recipe, part)
 
-    def _arranged(self, recipe: Recipe, part: Corpus, copies: int = 1) -> TrainingData:
+    def _arranged(self, recipe: Recipe, part: Corpus, copies: int = 1) -> training.TrainingData:
         objective = self.objective(recipe)
         return self.data.arranged(part, self.plan.model.positions, objective, self.plan.reads(objective), copies)
 
@@ -265,7 +231,7 @@ class StudyModels:
         module: Any = self.initial(recipe)
         if (teacher := self.teacher(recipe)) is not None:
             taught = self.initial(teacher)
-            load_weights(taught, self.weights(teacher), self.objective(teacher).exported)
+            training.load_weights(taught, self.weights(teacher), self.objective(teacher).exported)
             module.learn_from(self.objective(teacher).exported(taught))
         return module
 
@@ -273,14 +239,14 @@ class StudyModels:
         self,
         recipe: Recipe,
         folder: Path,
-        hooks: Sequence[TrainingHook],
+        hooks: Sequence[training.TrainingHook],
         module: PreTrainedModel | None = None,
-        snapshots: SnapshotPlan | None = None,
+        snapshots: training.SnapshotPlan | None = None,
         **bookkeeping: Any,
-    ) -> tuple[nn.Module, TrainResult]:
+    ) -> tuple[nn.Module, training.TrainResult]:
         """Train the model in `folder`; its weights depend only on the plan and on hooks on `module`."""
         module = module or self.first(recipe)
-        result = train(
+        result = training.train(
             self.objective(recipe),
             dataclasses.replace(self.plan.training, seed=recipe.seed, **bookkeeping),
             self.training_data(recipe),
@@ -299,11 +265,7 @@ class StudyModels:
         wait_for_all()
 
     def load(self, subject: Subject) -> Model:
-        """The trained model, the model before its first update, or a checkpoint.
-
-        Raises:
-            UserError: The model is not trained yet, or has no such checkpoint.
-        """
+        """The trained model, the model before its first update, or a checkpoint."""
         recipe, device = subject.recipe, self.plan.training.device
         if subject.trained:
             model = load_model(self._folder(subject), device=device)
@@ -324,11 +286,10 @@ class StudyModels:
             return model
         module = self.initial(subject.recipe)
         if subject.trained:
-            load_weights(module, self._folder(subject), objective.exported)
+            training.load_weights(module, self._folder(subject), objective.exported)
         return dataclasses.replace(model, module=module.to(model.device).eval())
 
     def _folder(self, subject: Subject) -> Path:
-        """The weights of a fully or partly trained model."""
         recipe = subject.recipe
         if subject.update is not None:
             return self.checkpoint(recipe, subject.update)

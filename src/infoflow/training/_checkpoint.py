@@ -50,7 +50,6 @@ Exported = Callable[[PreTrainedModel], PreTrainedModel]
 
 
 def the_whole(module: PreTrainedModel) -> PreTrainedModel:
-    """The module itself."""
     return module
 
 
@@ -72,22 +71,17 @@ def _rest(module: PreTrainedModel, part: PreTrainedModel) -> dict[str, Tensor]:
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
-
     def __init__(self, folder: Path, exported: Exported = the_whole) -> None:
         self.folder, self._exported = folder, exported
         sweep_partial(folder)
 
     def path(self, update: int) -> Path:
-        """Path of an update's checkpoint."""
         return self.folder / f"step-{update:08}"
 
     def updates(self) -> list[int]:
-        """Updates whose weights are kept, ascending."""
         return sorted(int(path.name.removeprefix("step-")) for path in self.folder.glob("step-*"))
 
     def latest(self) -> Path | None:
-        """The newest complete checkpoint."""
         return next(iter(self.resumable()), None)
 
     def resumable(self) -> list[Path]:
@@ -136,7 +130,6 @@ class Checkpoints:
         return path
 
     def tidy(self, keep_last: int) -> None:
-        """Keep only the last few, the best, and the one in `latest`."""
         updates, latest, best = self.updates(), self.latest(), self.best()
         kept = {*updates[-keep_last:], *([best["update"]] if best else [])}
         for update in updates:
@@ -168,7 +161,6 @@ def why_unreadable(path: Path) -> str:
 
 
 def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
-    """State, optimiser tensors and hook tensors of a checkpoint."""
     training = path / "training"
     state = TrainingState(**read_object(training / "state.json"))
     return state, load_file(training / "optimizer.safetensors"), load_file(training / "hooks.safetensors")
@@ -201,7 +193,6 @@ def _load(module: PreTrainedModel, path: Path) -> None:
 
 
 def holds_weights(module: PreTrainedModel, path: Path, exported: Exported = the_whole) -> bool:
-    """Whether `module` has exactly a checkpoint's weights."""
     part = exported(module)
     files = {path / "model.safetensors": dict(part.named_parameters())}
     if part is not module:

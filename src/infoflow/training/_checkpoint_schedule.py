@@ -13,9 +13,6 @@ from infoflow.results import END, KEYS, SUFFIX, Column, TableSchema
 
 from ._config import TrainConfig, learning_rate
 
-# Which updates to keep: a schedule in words, and a selection among existing checkpoints.
-
-
 DEFAULT_SCHEDULE = "log:16+linear:8"
 """Default schedule of the checkpoints to keep."""
 _GRAMMAR = "Write log:K, linear:K, every:M, powers or a list such as 0,10,500; join several with +."
@@ -119,14 +116,7 @@ def _linear(k: int, updates: int) -> Sequence[int]:
     return [(2 * updates * number + k) // (2 * k) for number in range(1, k + 1)]
 
 
-def _every(number: int, updates: int) -> Sequence[int]:
-    return range(number, updates + 1, number)
-
-
-_GRIDS = {"log": _log, "linear": _linear, "every": _every}
-
-
-# The clock columns of rows over training, and the tables with them.
+_GRIDS = {"log": _log, "linear": _linear, "every": lambda number, updates: range(number, updates + 1, number)}
 
 
 _NOT_MEASURED = (f"findings{SUFFIX}",)
@@ -148,8 +138,6 @@ CLOCKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clock:
-    """A checkpoint's position in its training."""
-
     update: int
     tokens: float = math.nan  # tokens used in the loss
     progress: float = math.nan
@@ -157,7 +145,6 @@ class Clock:
     same_as: int = NOT_THE_SAME
 
     def columns(self) -> dict[str, Any]:
-        """Its values in `CLOCKS`."""
         return {column.name: getattr(self, column.name) for column in CLOCKS}
 
 
@@ -185,9 +172,6 @@ def learning_rate_shares(config: TrainConfig, steps: Sequence[int]) -> list[floa
     r"""\(\sum_{s \le t} \eta_s / \sum_s \eta_s\) at each step t, for the learning rates η of `config`."""
     sums = [0.0, *accumulate(learning_rate(update, config) for update in range(1, config.updates + 1))]
     return [sums[step] / sums[-1] for step in steps]
-
-
-# The table of the checkpoints themselves.
 
 
 _NATS = "nats per token"

@@ -14,79 +14,66 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from infoflow import foundation
 from infoflow._transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from infoflow.architectures import Match, ModelConfig, build
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import (
-    Count,
-    CountOrNone,
-    Device,
-    LearningRate,
-    Limits,
-    Seed,
-    Share,
-    UserError,
-    Weight,
-    check_settings,
-    hash64,
-)
 from infoflow.objectives import AbstractObjective
 
 from ._data import LengthBucketSampler, TrainingData, micro_batches
 
-# The settings of one training run.
-
-
 Schedule = Literal["linear", "polynomial", "inverse_sqrt", "constant"]
 Precision = Literal["auto", "fp32", "bf16"]
-Beta = Annotated[float, Limits(at_least=0, below=1)]
-Tokens = Annotated[int, Limits(at_least=1, at_most=10**15)]
-WarmUp = Annotated[float, Limits(at_least=0, at_most=10**9)]
-BatchTokens = Annotated[int, Limits(at_least=1, at_most=10**8)]
+Beta = Annotated[float, foundation.Limits(at_least=0, below=1)]
+Tokens = Annotated[int, foundation.Limits(at_least=1, at_most=10**15)]
+WarmUp = Annotated[float, foundation.Limits(at_least=0, at_most=10**9)]
+BatchTokens = Annotated[int, foundation.Limits(at_least=1, at_most=10**8)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
     """How long, how fast and how exactly to train; the same for every objective of a study."""
 
-    updates: Count = 2000  # optimiser steps
+    updates: foundation.Count = 2000  # optimiser steps
     max_source_tokens: Tokens | None = None  # stop at the first update that reaches this many source tokens, if earlier
     batch_tokens: BatchTokens = 2048  # padded *source* tokens of one update, over all processes
-    batch_sentences: Count | None = None  # at most this many sentences in one update
+    batch_sentences: foundation.Count | None = None  # at most this many sentences in one update
     micro_tokens: BatchTokens = 4096  # padded tokens of a forward pass, source and target together; changes memory only
-    seed: Seed = 0  # of data order, noise and dropout; the initialisation has its own
+    seed: foundation.Seed = 0  # of data order, noise and dropout; the initialisation has its own
 
-    learning_rate: LearningRate = 1.5e-3  # peak
+    learning_rate: foundation.LearningRate = 1.5e-3  # peak
     warmup: WarmUp = 0.08  # updates in which the rate rises; below 1: a share of `updates`
     schedule: Schedule = "linear"  # of the rate after the warm-up
-    end_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # end of linear and polynomial schedules
-    power: Annotated[float, Limits(above=0, at_most=100)] = 1.0  # exponent of the polynomial schedule
+    end_learning_rate: Annotated[float, foundation.Limits(at_least=0, at_most=10)] = (
+        0.0  # end of linear and polynomial schedules
+    )
+    power: Annotated[float, foundation.Limits(above=0, at_most=100)] = 1.0  # exponent of the polynomial schedule
     count_from: Literal["one", "fairseq"] = "one"  # fairseq reads its counter late: its first two updates share a rate
 
     betas: tuple[Beta, Beta] = (0.9, 0.98)
-    epsilon: Annotated[float, Limits(above=0, at_most=1)] = 1e-6
-    weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01  # decoupled
+    epsilon: Annotated[float, foundation.Limits(above=0, at_most=1)] = 1e-6
+    weight_decay: Annotated[float, foundation.Limits(at_least=0, at_most=100)] = 0.01  # decoupled
     decay_norms: bool = True  # decay also LayerNorms and biases, as fairseq does; BERT does not
-    clip: Weight = 1.0  # largest global gradient norm; 0 disables clipping
-    label_smoothing: Share = 0.0  # in training only
+    clip: foundation.Weight = 1.0  # largest global gradient norm; 0 disables clipping
+    label_smoothing: foundation.Share = 0.0  # in training only
 
     precision: Precision = "auto"  # auto: bf16 where it was measured to help, see `resolve_precision`
-    device: Device = "auto"  # "cpu", "cuda", "mps" or "auto"
+    device: foundation.Device = "auto"  # "cpu", "cuda", "mps" or "auto"
 
-    log_every: Count = 10  # updates per line of log.jsonl
-    evaluate_every: CountOrNone = 0  # updates between evaluations; 0: at the end only
-    save_every: CountOrNone = 500  # updates between checkpoints; 0: at the end only
-    keep_last: Count = 2  # recent checkpoints that stay resumable
+    log_every: foundation.Count = 10  # updates per line of log.jsonl
+    evaluate_every: foundation.CountOrNone = 0  # updates between evaluations; 0: at the end only
+    save_every: foundation.CountOrNone = 500  # updates between checkpoints; 0: at the end only
+    keep_last: foundation.Count = 2  # recent checkpoints that stay resumable
 
     def __post_init__(self) -> None:
-        check_settings(self, "training")
+        foundation.check_settings(self, "training")
         if self.end_learning_rate > self.learning_rate:
-            raise UserError(
+            raise foundation.UserError(
                 "training.end_learning_rate must be at most training.learning_rate. Got "
                 f"{self.end_learning_rate} and {self.learning_rate}. Lower it, or leave it out for 0."
             )
         if self.learning_rate * self.weight_decay >= 1:
-            raise UserError(
+            raise foundation.UserError(
                 "training.learning_rate times training.weight_decay must be below 1: an update reduces "
                 f"weights by that share. Got {self.learning_rate} and {self.weight_decay}. Lower one of them."
             )
@@ -126,9 +113,6 @@ def learning_rate(update: int, config: TrainConfig) -> float:
     return config.end_learning_rate + (peak - config.end_learning_rate) * left**power
 
 
-# AdamW, and its state under the names of the parameters.
-
-
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW with decoupled decay, on every parameter or on matrices only (`decay_norms`).
 
@@ -137,7 +121,9 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     groups: dict[tuple[float, float], list[nn.Parameter]] = {(1.0, config.weight_decay): [], (1.0, 0.0): []}
     for parameter in module.parameters():
         if parameter.requires_grad:
-            key = rate_scale(parameter), _weight_decay(parameter, config)
+            decayed = rate_scale(parameter) == 1.0 or getattr(parameter, "decays_too", False)
+            decayed &= config.decay_norms or parameter.ndim >= 2
+            key = rate_scale(parameter), config.weight_decay if decayed else 0.0
             groups.setdefault(key, []).append(parameter)
     return torch.optim.AdamW(
         [
@@ -160,11 +146,6 @@ def rate_scale(parameter: nn.Parameter) -> float:
     return float(getattr(parameter, "rate_scale", 1.0))
 
 
-def _weight_decay(parameter: nn.Parameter, config: TrainConfig) -> float:
-    decayed = rate_scale(parameter) == 1.0 or getattr(parameter, "decays_too", False)
-    return config.weight_decay if decayed and (config.decay_norms or parameter.ndim >= 2) else 0.0
-
-
 def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's tensors as `parameter:field`."""
     return {
@@ -175,16 +156,12 @@ def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict
 
 
 def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
-    """Restore the state from `optimizer_state`."""
     parameters = dict(module.named_parameters())
     for key, value in state.items():
         name, field = key.rsplit(":", 1)
         parameter = parameters[name]
         # Fused AdamW counts steps in a tensor beside the parameter.
         optimizer.state[parameter][field] = value.to(parameter.device)
-
-
-# Attention in float32 inside a bfloat16 forward pass on the CPU.
 
 
 _NAME = "infoflow_sdpa_float32"
@@ -235,9 +212,6 @@ def _register() -> None:
     AttentionMaskInterface.register(_NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
 
 
-# When bfloat16 helps.
-
-
 # Speed relative to float32 for causal LM, masked LM and translation, measured with avx512_bf16, attention in float32,
 # one thread: 1.7, 1.3 and 1.1 at width 64; 2.1, 1.9 and 1.5 at 128; 2.4, 2.6 and 1.9 at 256.
 _SMALLEST_CPU_WIDTH = 64
@@ -281,9 +255,6 @@ def _cpu_has_bf16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-# Matched models, so that only the objective differs, and the operations of their training.
-
-
 def build_models(
     objectives: Sequence[AbstractObjective],
     config: ModelConfig,
@@ -299,7 +270,7 @@ def build_models(
     """
     names = [objective.name for objective in objectives]
     if len(set(names)) < len(names):
-        raise UserError(
+        raise foundation.UserError(
             f"build_models needs distinct objective names. Got {', '.join(names)}.\n"
             "Call it once for each variant of an objective: with the same seed they share their initial weights."
         )
@@ -383,7 +354,7 @@ def _of_update(
         batch = data.batch(objective, piece, ("training-noise", config.seed), epoch).to(module.device)
         # The counter does not know the fused attention of CPUs; the plain one has the same products.
         with torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            torch.manual_seed(hash64("flops", update))
+            torch.manual_seed(foundation.hash64("flops", update))
             terms = objective.loss(module, batch, batch.noise)
             torch.stack([term.total for term in terms.values()]).sum().backward()
         module.zero_grad(set_to_none=True)

@@ -1,6 +1,7 @@
 """Training data: token ids of sentences and of running text, and the sentences of each update."""
 
 import hashlib
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -10,8 +11,6 @@ import numpy as np
 from infoflow.corpus import Encoded, Lone, PairKind, segment_pairs, stretches, windows
 from infoflow.foundation import UserError, digest, stream
 from infoflow.objectives import AbstractObjective, Batch, Example, Noise, Vocabulary
-
-# Training data: token ids of sentences, and of their translations.
 
 
 @runtime_checkable
@@ -97,8 +96,6 @@ class TrainingData:
 
 
 # The sentences of each update: a function of (seed, update), so that resuming needs no sampler state.
-
-
 class LengthBucketSampler:
     """Batches of sentences of nearly equal length under a budget of padded source tokens, in random order.
 
@@ -118,15 +115,12 @@ class LengthBucketSampler:
 
     @property
     def num_batches(self) -> int:
-        """Number of batches, and so updates, per epoch."""
         return len(self._cuts) - 1
 
     def epoch(self, update: int) -> int:
-        """The epoch (counted from 0) of `update` (counted from 1)."""
         return (update - 1) // self.num_batches
 
     def rows(self, update: int) -> np.ndarray:
-        """Rows of the corpus for update `update`, from 1."""
         self._open(self.epoch(update))
         batch = self._batches[(update - 1) % self.num_batches]
         return self._order[self._cuts[batch] : self._cuts[batch + 1]]
@@ -175,18 +169,9 @@ def _cuts(ascending: np.ndarray, tokens: int, sentences: int | None) -> np.ndarr
     while (start := cuts[-1]) < len(ascending):
         # In ascending order the last sentence is the longest, so the padded size grows with every sentence taken.
         limit = min(len(ascending), start + (sentences or len(ascending)))
-        low, high = start + 1, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            if (middle - start) * ascending[middle - 1] <= tokens:
-                low = middle
-            else:
-                high = middle - 1
-        cuts.append(low)
+        more = range(start + 2, limit + 1)  # a batch has at least one sentence
+        cuts.append(start + 1 + bisect(more, tokens, key=lambda stop: (stop - start) * ascending[stop - 1]))
     return np.array(cuts)
-
-
-# Rows of running text: windows of a document, and pairs of its segments.
 
 
 _SENTENCES = 1 << 16  # at a time, so that a memory-mapped corpus stays on disk
@@ -217,17 +202,11 @@ class WindowRows:
     """Windows of consecutive sentences of a document, each as one text: `ExampleRows` of `[CLS] s1 s2 … [SEP]`.
 
     Its label `sentence_starts` (bool, one for each token) marks the starts of sentences. The id of a window is that of
-    its first sentence. Gaps in a document end a window.
+    its first sentence. Gaps in a document end a window. It has at most `budget` tokens, [CLS] and [SEP] included;
+    longer sentences are truncated.
     """
 
     def __init__(self, encoded: Encoded, documents: np.ndarray | None, budget: int, vocabulary: Vocabulary) -> None:
-        """
-        Args:
-            encoded: The sentences.
-            documents: The document of each, `Corpus.documents`.
-            budget: Maximum number of tokens of a window, [CLS] and [SEP] included; a longer sentence is truncated.
-            vocabulary: Vocabulary of the token ids.
-        """
         documents = _known(documents, "A window")
         if budget < 4:
             raise UserError(
@@ -245,12 +224,10 @@ class WindowRows:
         self.digest = _digest("windows", budget, begins, ends)
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of a window, specials included."""
         text = self._text.tokens(int(self._begins[index]), int(self._ends[index]))
         return np.concatenate([[self._vocabulary.start], text, [self._vocabulary.end]])
 
     def example(self, index: int) -> Example:
-        """One text, and the starts of its sentences."""
         row = self.row(index)
         first, stop = self.sentences[index].tolist()
         places = self._text.ends[first:stop] - self._begins[index] + 1
@@ -270,7 +247,7 @@ class PairRows:
         self,
         encoded: Encoded,
         documents: np.ndarray | None,
-        max_tokens: int,
+        max_tokens: int,  # of a pair, its three special tokens included
         vocabulary: Vocabulary,
         *,
         kind: PairKind = "next",
@@ -278,24 +255,8 @@ class PairRows:
         copies: int = 10,
         short_share: float = 0.1,
         lone: Lone = "skip",
-        key: str | None = None,
+        key: str | None = None,  # identifies the sentences; the pairs of a large corpus are then cached
     ) -> None:
-        """
-        Args:
-            encoded: The sentences, not truncated, since pairs are cut at the front or back.
-            documents: The document of each, `Corpus.documents`.
-            max_tokens: Maximum length of a pair, its three special tokens included.
-            vocabulary: Vocabulary of the token ids.
-            kind: The question about a pair.
-            seed: Seeds all draws.
-            copies: Passes over the corpus with different draws.
-            short_share: Share of documents with a shorter target.
-            lone: How to treat one-sentence chunks in the order task.
-            key: Identifies the sentences; the pairs of a large corpus are then cached.
-
-        Raises:
-            UserError: There are no documents, only one where several are needed, or two sentences do not fit.
-        """
         documents = _known(documents, "A pair of segments")
         self._text, self._vocabulary = RunningText(encoded), vocabulary
         self._label = "is_random" if kind == "next" else "is_swapped"
@@ -314,7 +275,6 @@ class PairRows:
         return np.concatenate([start, first, end, second, end])
 
     def example(self, index: int) -> Example:
-        """Both segments, and the pair's label."""
         return Example(
             texts=self._segments(index), labels={self._label: np.array(int(self.pairs.negative[index]), dtype=np.int64)}
         )

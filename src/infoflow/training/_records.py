@@ -20,8 +20,6 @@ from ._data import TrainingData
 from ._update import UpdateResult
 
 # The key of a run: everything that determines its weights; only the same run continues a folder.
-
-
 # Settings that affect recording, not learning.
 _FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "device"}
 
@@ -129,8 +127,6 @@ def trained_objective(folder: Path | str) -> AbstractObjective | None:
 
 
 # log.jsonl: one JSON line per `log_every` updates, and one per evaluation.
-
-
 class MetricsLog:
     """Append-only log of a run; after a resume it continues as if uninterrupted."""
 
@@ -141,41 +137,41 @@ class MetricsLog:
             temporary.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
 
     def write(self, **fields: Any) -> None:
-        """Append one line."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(fields) + "\n")
 
 
+@dataclasses.dataclass(slots=True)
 class LogWindow:
     """Sums over the updates since the last line of the log.
 
     Tensors are read only when the line closes, so that an accelerator never waits for the log.
     """
 
-    def __init__(self) -> None:
-        self._losses: dict[str, Any] = {}
-        self._counts: dict[str, int] = {}
-        self._updates, self._tokens, self._norms = 0, 0, 0.0
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
+    losses: dict[str, Any] = dataclasses.field(default_factory=dict)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    updates: int = 0
+    norms: Any = 0.0
+    _tokens: int = dataclasses.field(default=0, init=False)
+    _wall: float = dataclasses.field(default_factory=time.perf_counter, init=False)
+    _cpu: float = dataclasses.field(default_factory=time.process_time, init=False)
 
     def add(self, result: UpdateResult) -> None:
-        """Count one update."""
         for name, loss in result.losses.items():
-            self._losses[name] = self._losses.get(name, 0.0) + loss
-            self._counts[name] = self._counts.get(name, 0) + result.counts[name]
-        self._norms = self._norms + result.gradient_norm
-        self._updates += 1
+            self.losses[name] = self.losses.get(name, 0.0) + loss
+            self.counts[name] = self.counts.get(name, 0) + result.counts[name]
+        self.norms = self.norms + result.gradient_norm
+        self.updates += 1
         self._tokens += result.source_tokens
 
     @property
     def finite(self) -> bool:
-        """Whether every loss and gradient since the last line is finite."""
-        return math.isfinite(float(self._norms)) and all(math.isfinite(float(loss)) for loss in self._losses.values())
+        return math.isfinite(float(self.norms)) and all(math.isfinite(float(loss)) for loss in self.losses.values())
 
     def close(self, weights: Mapping[str, float]) -> dict[str, Any]:
         """Return the means since the last line (`loss` is the weighted sum of the terms), and start again."""
-        losses = {name: float(loss) / max(self._counts[name], 1) for name, loss in self._losses.items()}
-        norm = float(self._norms) / max(self._updates, 1)
+        losses = {name: float(loss) / max(self.counts[name], 1) for name, loss in self.losses.items()}
+        norm = float(self.norms) / max(self.updates, 1)
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         line = {
             "loss": sum(weights[name] * loss for name, loss in losses.items()),
@@ -189,16 +185,8 @@ class LogWindow:
 
     def state(self) -> dict[str, Any]:
         """State for a checkpoint, so that the current line is the same after a resume (except for rates)."""
-        losses = {name: float(loss) for name, loss in self._losses.items()}
-        return {"losses": losses, "counts": self._counts, "updates": self._updates, "norms": float(self._norms)}
-
-    @classmethod
-    def restore(cls, state: dict[str, Any]) -> "LogWindow":
-        """The window from `state`."""
-        window = cls()
-        window._losses, window._counts = dict(state["losses"]), dict(state["counts"])
-        window._updates, window._norms = state["updates"], state["norms"]
-        return window
+        losses = {name: float(loss) for name, loss in self.losses.items()}
+        return {"losses": losses, "counts": self.counts, "updates": self.updates, "norms": float(self.norms)}
 
 
 def read_log(path: Path | str) -> list[dict[str, Any]]:

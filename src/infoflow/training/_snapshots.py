@@ -13,16 +13,8 @@ from typing import Any, Literal
 import torch
 from safetensors.torch import load_file, save_file
 
+from infoflow import foundation
 from infoflow._transformers import PreTrainedModel
-from infoflow.foundation import (
-    UserError,
-    atomic_folder,
-    atomic_write,
-    current_display,
-    file_digest,
-    read_object,
-    sweep_partial,
-)
 from infoflow.models import save_model, save_weights
 
 from ._checkpoint import Exported, save_rest
@@ -38,7 +30,6 @@ from ._config import TrainConfig
 #
 # Files that are equal in several snapshots are one file with several names where the file system has hard links.
 
-
 SNAPSHOTS = "snapshots"
 """Folder of a training's snapshots."""
 Dtype = Literal["float32", "bfloat16"]
@@ -48,8 +39,6 @@ _WEIGHTS = ".safetensors"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Manifest entry of a snapshot."""
-
     update: int
     tokens: int  # used in the loss so far
     source_tokens: int
@@ -60,19 +49,15 @@ class Snapshot:
 
     @property
     def weights(self) -> dict[str, str]:
-        """SHA-256 of the files that hold weights."""
         return {name: value for name, value in self.files.items() if is_weights(name)}
 
 
 class Snapshots:
-    """The snapshots of one training."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._digests: dict[tuple[str, int, int, int], str] = {}  # by the status of a file when it was read
 
     def path(self, update: int) -> Path:
-        """Path of an update's snapshot."""
         return self.folder / f"step-{update:08}"
 
     def entries(self) -> dict[int, Snapshot]:
@@ -84,7 +69,6 @@ class Snapshots:
         return [update for update, entry in self.entries().items() if self.is_intact(entry)]
 
     def is_intact(self, entry: Snapshot) -> bool:
-        """Whether the files match the entry."""
         return all(self._digest(self.path(entry.update) / name) == value for name, value in entry.files.items())
 
     def add(self, entry: Snapshot) -> None:
@@ -93,7 +77,6 @@ class Snapshots:
         self._write(schedule, {**entries, entry.update: entry})
 
     def expect(self, schedule: Iterable[int]) -> None:
-        """Record the scheduled updates."""
         before, entries = self._read()
         if before != sorted(schedule):
             self._write(sorted(schedule), entries)
@@ -102,7 +85,7 @@ class Snapshots:
         """Replace the snapshots here by those of `other`, a training with the same weights."""
         for update in other.kept():
             entry = other.entries()[update]
-            with atomic_folder(self.path(update)) as folder:
+            with foundation.atomic_folder(self.path(update)) as folder:
                 for name in entry.files:
                     link(other.path(update) / name, folder / name)
             self.add(entry)
@@ -122,7 +105,7 @@ class Snapshots:
         }
         if None in found.values():
             return False
-        with atomic_folder(self.path(update)) as folder:
+        with foundation.atomic_folder(self.path(update)) as folder:
             for name, source in found.items():
                 if source is not None:
                     link(source, folder / name)
@@ -141,9 +124,8 @@ class Snapshots:
                 temporary.replace(target)
 
     def _read(self) -> tuple[list[int], dict[int, Snapshot]]:
-        """The scheduled and the existing snapshots."""
         try:
-            facts = read_object(self.folder / _MANIFEST)
+            facts = foundation.read_object(self.folder / _MANIFEST)
             found = sorted((Snapshot(**fields) for fields in facts["snapshots"]), key=lambda one: one.update)
             return list(facts["schedule"]), {one.update: one for one in found}
         except (OSError, ValueError, KeyError, TypeError):
@@ -151,7 +133,7 @@ class Snapshots:
 
     def _write(self, schedule: Sequence[int], entries: Mapping[int, Snapshot]) -> None:
         listed: list[dict[str, Any]] = [asdict(entries[update]) for update in sorted(entries)]
-        with atomic_write(self.folder / _MANIFEST) as temporary:
+        with foundation.atomic_write(self.folder / _MANIFEST) as temporary:
             facts = {"schedule": list(schedule), "snapshots": listed}
             temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
@@ -161,14 +143,13 @@ class Snapshots:
             seen = file.stat()
             key = str(file), seen.st_size, seen.st_mtime_ns, seen.st_ino
             if key not in self._digests:
-                self._digests[key] = file_digest(file)
+                self._digests[key] = foundation.file_digest(file)
             return self._digests[key]
         except OSError:
             return ""
 
 
 def is_weights(name: str) -> bool:
-    """Whether the file of a model's folder holds weights."""
     return name.endswith(_WEIGHTS)
 
 
@@ -180,9 +161,6 @@ def link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-
-
-# Writes snapshots during training without affecting it, and compares repeated updates.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,19 +199,14 @@ class SnapshotWriter:
 
     def open(self) -> None:
         """Remove partial files of a killed process, and record the schedule."""
-        sweep_partial(self._kept.folder)
+        foundation.sweep_partial(self._kept.folder)
         self._kept.expect(self._steps)
 
     def wants(self, update: int) -> bool:
-        """Whether the weights after this update are kept or compared."""
         return update in self._steps or update in self._plan.proofs
 
     def write(self, module: PreTrainedModel, update: int, **facts: Any) -> None:
-        """Keep the weights after `update`; `facts` are the other fields of `Snapshot`.
-
-        Raises:
-            UserError: They differ from the earlier weights of this update.
-        """
+        """Keep the weights after `update`; `facts` are the other fields of `Snapshot`."""
         dtype = self._plan.dtype_at(update, self._updates)
         if update not in self._steps:
             name = {"prefix": f".compared.{os.getpid()}-", "suffix": ".partial"}  # removed later after a kill
@@ -242,8 +215,8 @@ class SnapshotWriter:
             return
         before = self._kept.entries().get(update)
         if before is not None and not self._kept.is_intact(before):
-            current_display().note(f"{self._kept.path(update)} was damaged and is written again.")
-        with atomic_folder(self._kept.path(update)) as folder:
+            foundation.current_display().note(f"{self._kept.path(update)} was damaged and is written again.")
+        with foundation.atomic_folder(self._kept.path(update)) as folder:
             weights = self._weights(module, folder, dtype)
             self._compare(update, dtype, weights)
             files = weights | self._others(module, folder, update, weights)
@@ -261,8 +234,10 @@ class SnapshotWriter:
         files = sorted(folder.glob("*.safetensors"))
         if dtype == "bfloat16":
             for file in files:
-                _round(file)
-        return {file.name: file_digest(file) for file in files}
+                tensors = load_file(file)
+                rounded = {name: t.to(torch.bfloat16) if t.is_floating_point() else t for name, t in tensors.items()}
+                save_file(rounded, file, metadata={"format": "pt"})
+        return {file.name: foundation.file_digest(file) for file in files}
 
     def _compare(self, update: int, dtype: Dtype, found: Mapping[str, str]) -> None:
         stored = self._kept.entries().get(update)
@@ -270,7 +245,7 @@ class SnapshotWriter:
             differing = [name for name in known or {} if found.get(name) != (known or {})[name]]
             if differing:
                 name = differing[0]
-                raise UserError(
+                raise foundation.UserError(
                     f"Update {update} was not reproduced (sha256 of {name}: {found.get(name, 'none')[:16]}, before "
                     f"{(known or {})[name][:16]}); the run is not deterministic on this machine.\nContinue it on the "
                     f"machine and with the versions that started it, or train again in another output folder."
@@ -283,11 +258,11 @@ class SnapshotWriter:
             save_model(self._exported(module), folder, *self._tokenizers, self._card, weights=False)
         for name, (source, value) in shared.items():
             target = folder / name
-            known = weights.get(name) or (file_digest(target) if target.exists() else "")
+            known = weights.get(name) or (foundation.file_digest(target) if target.exists() else "")
             if known == value or not (known or is_weights(name)):
                 link(source, target)
         files = sorted(path for path in folder.rglob("*") if path.is_file() and not is_weights(path.name))
-        return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+        return {path.relative_to(folder).as_posix(): foundation.file_digest(path) for path in files}
 
     def _shared(self, update: int) -> dict[str, tuple[Path, str]]:
         """Files of the first complete snapshot, with their SHA-256."""
@@ -296,9 +271,3 @@ class SnapshotWriter:
         if first is None:
             return {}
         return {name: (self._kept.path(first.update) / name, value) for name, value in first.files.items()}
-
-
-def _round(file: Path) -> None:
-    tensors = load_file(file)
-    rounded = {name: t.to(torch.bfloat16) if t.is_floating_point() else t for name, t in tensors.items()}
-    save_file(rounded, file, metadata={"format": "pt"})

@@ -11,51 +11,15 @@ from typing import Any
 
 import torch
 
+from infoflow import foundation
 from infoflow._transformers import PreTrainedModel
-from infoflow.foundation import (
-    StopRequest,
-    UserError,
-    atomic_folder,
-    check_own_folder,
-    current_display,
-    read_object,
-    stop_request,
-)
 from infoflow.models import save_model
 from infoflow.objectives import AbstractObjective
 
-from ._checkpoint import (
-    Checkpoints,
-    TrainingState,
-    holds_weights,
-    load_training_state,
-    load_weights,
-    save_rest,
-    why_unreadable,
-)
-from ._config import (
-    Precision,
-    TrainConfig,
-    learning_rate,
-    make_optimizer,
-    mixed_precision,
-    optimizer_state,
-    resolve_precision,
-    restore_optimizer,
-)
+from . import _checkpoint, _config, _update
 from ._data import LengthBucketSampler, TrainingData
 from ._records import FACTS, INITIAL_WEIGHTS, LogWindow, MetricsLog, check_conditions, check_key, run_key
 from ._snapshots import SNAPSHOTS, SnapshotPlan, SnapshotWriter
-from ._update import (
-    Step,
-    TrainingDiverged,
-    TrainingHook,
-    TrainingInterrupted,
-    Updater,
-    UpdateResult,
-    evaluate,
-    make_accelerator,
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,13 +38,13 @@ class TrainResult:
 
 def train(
     objective: AbstractObjective,
-    config: TrainConfig,
+    config: _config.TrainConfig,
     data: TrainingData,
     model: PreTrainedModel,
     out: Path | str,
     *,
     validation: TrainingData | None = None,
-    hooks: Sequence[TrainingHook] = (),
+    hooks: Sequence[_update.TrainingHook] = (),
     snapshots: SnapshotPlan | None = None,
     parent: str = "",
 ) -> TrainResult:
@@ -107,17 +71,15 @@ def train(
 
 
 class _Run:
-    """One run: manages the folder and the model."""
-
     def __init__(
         self,
         objective: AbstractObjective,
-        config: TrainConfig,
+        config: _config.TrainConfig,
         data: TrainingData,
         model: PreTrainedModel,
         out: Path,
         validation: TrainingData | None,
-        hooks: Sequence[TrainingHook],
+        hooks: Sequence[_update.TrainingHook],
         snapshots: SnapshotPlan | None,
         parent: str,
     ) -> None:
@@ -127,10 +89,10 @@ class _Run:
         self.config = dataclasses.replace(config, updates=updates)
         self.objective, self.data, self.model, self.out = objective, data, model, out
         self.validation, self.hooks = validation, hooks
-        self.state = TrainingState(key=run_key(objective, config, data, model, parent))
-        self.checkpoints = Checkpoints(out / "checkpoints", objective.exported)
+        self.state = _checkpoint.TrainingState(key=run_key(objective, config, data, model, parent))
+        self.checkpoints = _checkpoint.Checkpoints(out / "checkpoints", objective.exported)
         self.snapshots = self._writer(snapshots) if snapshots else None
-        self.accelerator = make_accelerator(config.device)
+        self.accelerator = _update.make_accelerator(config.device)
         self.window = LogWindow()
 
     def _writer(self, plan: SnapshotPlan) -> SnapshotWriter:
@@ -143,7 +105,6 @@ class _Run:
         return self.data.tokenizer, self.data.target_tokenizer if self.objective.needs_translation else None
 
     def _card(self, text: str, scores: Sequence[str] = ()) -> dict[str, Any]:
-        """Contents of the model card."""
         name, seed, family = self.objective.name, self.config.seed, type(self.model).__name__
         told = f"{family}, trained by infoflow on the objective `{name}` with seed {seed}. {text}"
         known = self.data.known(self.objective)
@@ -153,17 +114,17 @@ class _Run:
         """The result of a complete run, with its weights loaded."""
         path = self.out / "model" / FACTS
         if not path.exists():
-            check_own_folder(self.out / "model", FACTS, "A trained model")
+            foundation.check_own_folder(self.out / "model", FACTS, "A trained model")
             return None
         try:
-            saved = read_object(path)
+            saved = foundation.read_object(path)
             self._check_key(saved.pop("key"))
             found = TrainResult(model=self.out / "model", **saved)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
+            raise foundation.UserError(
                 f"{path} is damaged ({error}). Remove {path.parent} to train again from the last checkpoint."
             ) from None
-        load_weights(self.model, self.out / "model", self.objective.exported)
+        _checkpoint.load_weights(self.model, self.out / "model", self.objective.exported)
         if self.snapshots and self.accelerator.is_main_process:
             self.snapshots.end(self.out / "model")
         return found
@@ -171,12 +132,12 @@ class _Run:
     def train(self) -> TrainResult:
         """Train to the end, from the newest checkpoint or from the start."""
         self.model.to(self.accelerator.device).train()
-        self.precision: Precision = resolve_precision(
+        self.precision: _config.Precision = _config.resolve_precision(
             self.config.precision, self.accelerator.device, _width(self.objective.exported(self.model))
         )
         self.state.conditions = {"precision": self.precision, "processes": self.accelerator.num_processes}
-        self.optimizer = make_optimizer(self.model, self.config)
-        self.updater = Updater(self.objective, self.model, self.data, self.config, self.accelerator)
+        self.optimizer = _config.make_optimizer(self.model, self.config)
+        self.updater = _update.Updater(self.objective, self.model, self.data, self.config, self.accelerator)
         self._resume()
         # As if there had been no interruption:
         self._started = time.monotonic() - self.state.seconds
@@ -185,16 +146,16 @@ class _Run:
             self.log = MetricsLog(self.out / "log.jsonl", after_update=self.state.update)
         if self.snapshots and self.accelerator.is_main_process:
             self.snapshots.open()
-        with stop_request() as request:
-            with mixed_precision(self.model, self.precision, self.accelerator.device):
+        with foundation.stop_request() as request:
+            with _config.mixed_precision(self.model, self.precision, self.accelerator.device):
                 if self.state.update == 0:
                     self._snapshot(None)
                 self._loop(request)
             return self._finish()
 
-    def _loop(self, request: StopRequest) -> None:
+    def _loop(self, request: foundation.StopRequest) -> None:
         remaining = self.config.updates - self.state.update
-        with current_display().progress(f"train {self.objective.name}", remaining, "updates") as progress:
+        with foundation.current_display().progress(f"train {self.objective.name}", remaining, "updates") as progress:
             while not self._ended:
                 result = self._step(stop=request.received)
                 shown = self._record(result)
@@ -204,15 +165,14 @@ class _Run:
 
     @property
     def _ended(self) -> bool:
-        """Whether this was the last update, by the settings or a hook."""
         return self.state.update >= self.config.updates or any(hook.ended for hook in self.hooks)
 
-    def _step(self, stop: bool) -> UpdateResult:
+    def _step(self, stop: bool) -> _update.UpdateResult:
         update = self.state.update + 1
         rows = self.sampler.rows(update)
         batches = self.updater.batches(rows, self.sampler.epoch(update))
-        rate = learning_rate(update, self.config)
-        step = Step(
+        rate = _config.learning_rate(update, self.config)
+        step = _update.Step(
             update=update,
             total=self.config.updates,
             learning_rate=rate,
@@ -231,7 +191,7 @@ class _Run:
             hook.on_step_end(step)
         return result
 
-    def _record(self, result: UpdateResult) -> dict[str, str]:
+    def _record(self, result: _update.UpdateResult) -> dict[str, str]:
         state = self.state
         state.update += 1
         state.source_tokens += result.source_tokens
@@ -246,7 +206,7 @@ class _Run:
             self.log.write(
                 update=state.update,
                 epoch=self.sampler.epoch(state.update),
-                learning_rate=learning_rate(state.update, self.config),
+                learning_rate=_config.learning_rate(state.update, self.config),
                 source_tokens=state.source_tokens,
                 target_tokens=state.target_tokens,
                 supervised_tokens=state.supervised_tokens,
@@ -256,13 +216,12 @@ class _Run:
 
     def _require_finite(self) -> None:
         if not self.window.finite:
-            raise TrainingDiverged(
+            raise _update.TrainingDiverged(
                 f"The loss or gradient of {self.objective.name} is not finite at update {self.state.update}.\n"
                 f"Lower learning_rate (now {self.config.learning_rate}) or raise warmup (now {self.config.warmup})."
             )
 
-    def _snapshot(self, result: UpdateResult | None) -> None:
-        """Save the weights for measuring if this update is scheduled."""
+    def _snapshot(self, result: _update.UpdateResult | None) -> None:
         update = self.state.update
         if self.snapshots is None or not self.snapshots.wants(update):
             return
@@ -273,19 +232,17 @@ class _Run:
                 update,
                 tokens=self.state.supervised_tokens,
                 source_tokens=self.state.source_tokens,
-                learning_rate=learning_rate(update, self.config) if update else 0.0,
+                learning_rate=_config.learning_rate(update, self.config) if update else 0.0,
                 loss=self._loss(result),
             )
 
-    def _loss(self, result: UpdateResult | None) -> float | None:
-        """Loss of one update, in nats per item."""
+    def _loss(self, result: _update.UpdateResult | None) -> float | None:
         if result is None:
             return None
         means = {name: float(loss) / max(result.counts[name], 1) for name, loss in result.losses.items()}
         return self.objective.weighted(means)
 
     def _keep(self, stop: bool) -> None:
-        """Evaluate and save if this update is scheduled."""
         config, update = self.config, self.state.update
         final = self._ended
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
@@ -296,16 +253,12 @@ class _Run:
                 self._evaluate(self.validation)
             self._save()
         if stop and not final:
-            raise TrainingInterrupted(update, self.out)
+            raise _update.TrainingInterrupted(update, self.out)
 
     def _evaluate(self, validation: TrainingData) -> None:
         # The same noise for every training seed: differences between seeds are differences between models.
-        evaluation = evaluate(
-            self.objective,
-            self.model,
-            validation,
-            micro_tokens=self.config.micro_tokens,
-            precision=self.precision,
+        evaluation = _update.evaluate(
+            self.objective, self.model, validation, micro_tokens=self.config.micro_tokens, precision=self.precision
         )
         state = self.state
         state.validation = evaluation.losses
@@ -319,7 +272,7 @@ class _Run:
         self.state.window = self.window.state()
         if self.accelerator.is_main_process:
             hooks = {f"{hook.name}:{name}": t for hook in self.hooks for name, t in hook.state_dict().items()}
-            optimizer = optimizer_state(self.model, self.optimizer)
+            optimizer = _config.optimizer_state(self.model, self.optimizer)
             card = self._card(f"A checkpoint after {self.state.update} updates, from which training continues.")
             self.checkpoints.save(self.state, self.model, optimizer, hooks, self._tokenizers, card)
             self.checkpoints.tidy(self.config.keep_last)
@@ -329,26 +282,26 @@ class _Run:
         path = self._readable_checkpoint()
         if path is None:
             return
-        state, optimizer, hooks = load_training_state(path)
+        state, optimizer, hooks = _checkpoint.load_training_state(path)
         self._check_key(state.key)
         check_conditions(state.conditions, self.state.conditions, self.out)
-        load_weights(self.model, path, self.objective.exported)
-        restore_optimizer(self.model, self.optimizer, optimizer)
+        _checkpoint.load_weights(self.model, path, self.objective.exported)
+        _config.restore_optimizer(self.model, self.optimizer, optimizer)
         for hook in self.hooks:
             prefix = f"{hook.name}:"
             hook.load_state_dict({name.removeprefix(prefix): t for name, t in hooks.items() if name.startswith(prefix)})
         self.state = dataclasses.replace(state, conditions=self.state.conditions)
-        self.window = LogWindow.restore(state.window)
+        self.window = LogWindow(**state.window)
         if self.accelerator.is_main_process:
             self.checkpoints.drop_after(state.update)
-        current_display().note(f"{self.objective.name}: continuing after update {state.update} from {path}")
+        foundation.current_display().note(f"{self.objective.name}: continuing after update {state.update} from {path}")
 
     def _readable_checkpoint(self) -> Path | None:
         """The newest readable checkpoint; damaged ones are skipped with a note."""
         for path in self.checkpoints.resumable():
-            if not (why := why_unreadable(path)):
+            if not (why := _checkpoint.why_unreadable(path)):
                 return path
-            current_display().note(
+            foundation.current_display().note(
                 f"{path} is damaged ({why}): training continues from an earlier checkpoint, or from the start."
             )
         return None
@@ -357,12 +310,11 @@ class _Run:
         """Refuse a run that began with another model, unless this model already has the trained weights of that run."""
         wanted = self.state.key
         folders = [self.out / "model", *self.checkpoints.resumable()[:1]]
-        if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and self._holds(folders):
+        if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and any(
+            _checkpoint.holds_weights(self.model, folder, self.objective.exported) for folder in folders
+        ):
             self.state.key = wanted | {INITIAL_WEIGHTS: saved.get(INITIAL_WEIGHTS)}
         check_key(saved, self.state.key, self.out)
-
-    def _holds(self, folders: Sequence[Path]) -> bool:
-        return any(holds_weights(self.model, folder, self.objective.exported) for folder in folders)
 
     def _finish(self) -> TrainResult:
         for hook in self.hooks:
@@ -382,13 +334,13 @@ class _Run:
             "validation_losses": validation,
         }
         if self.accelerator.is_main_process:
-            with atomic_folder(self.out / "model") as folder:
+            with foundation.atomic_folder(self.out / "model") as folder:
                 part = self.objective.exported(self.model)
                 losses = [f"- held-out {name}: {loss:.4f} nats" for name, loss in validation.items()]
                 text = f"{state.update:,} updates, {state.source_tokens:,} source tokens."
                 card = self._card(text, losses)
                 save_model(part, folder, *self._tokenizers, card)
-                save_rest(self.model, part, folder)
+                _checkpoint.save_rest(self.model, part, folder)
                 for name, other in self.objective.beside(self.model).items():
                     save_model(other, folder / name, *self._tokenizers, self._card(f"Its {name}."))
                 (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}), encoding="utf-8")

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,6 @@ from infoflow.objectives import AbstractObjective, Batch
 
 from ._config import Precision, TrainConfig, mixed_precision
 from ._data import TrainingData, micro_batches
-
-# Hooks that see the weights before and after each update (loss change allocation uses them).
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -61,9 +60,6 @@ class TrainingHook:
         """Restore the state from `state_dict`."""
 
 
-# Parts of parameters that are frozen while the rest of a model trains.
-
-
 class FrozenSlices(TrainingHook):
     """Keeps slices of a module's parameters exactly at their initial values; see `frozen_slices`.
 
@@ -85,7 +81,9 @@ class FrozenSlices(TrainingHook):
 
     def on_step_begin(self, step: Step) -> None:
         if not self._handles:  # not earlier: training first moves the module to its device
-            self._handles = [self._parameters[name].register_hook(_zeroed(mask)) for name, mask in self._masks.items()]
+            for name, mask in self._masks.items():
+                hook = partial(lambda mask, gradient: gradient.masked_fill(mask.to(gradient.device), 0.0), mask)
+                self._handles.append(self._parameters[name].register_hook(hook))
 
     def on_step_end(self, step: Step) -> None:
         with torch.no_grad():
@@ -94,7 +92,6 @@ class FrozenSlices(TrainingHook):
                 parameter[mask.to(parameter.device)] = self._kept[name].to(parameter.device)
 
     def close(self) -> None:
-        """Let gradients pass again."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -130,13 +127,6 @@ def frozen_slices(module: nn.Module, slices: Iterable[ParameterSlice]) -> Iterat
         hook.close()
 
 
-def _zeroed(mask: Tensor):
-    def zero(gradient: Tensor) -> Tensor:
-        return gradient.masked_fill(mask.to(gradient.device), 0.0)
-
-    return zero
-
-
 class TrainingDiverged(UserError):
     """A loss or a gradient is not finite: the learning rate is too high, or the warm-up too short."""
 
@@ -148,9 +138,6 @@ class TrainingInterrupted(KeyboardInterrupt):
         super().__init__(f"Stopped after update {update}. Run the same command again to continue from {folder}.")
         self.update = update
         self.folder = folder
-
-
-# The device, and the exchange of gradients between processes.
 
 
 def make_accelerator(device: str = "auto") -> Accelerator:
@@ -177,13 +164,8 @@ def usable_device(device: str) -> str:
     return device
 
 
-# One optimiser step: the token mean of a whole update, across micro-batches and processes.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class UpdateResult:
-    """What one update computed, over all processes."""
-
     losses: dict[str, Tensor]  # sum of each term in nats
     counts: dict[str, int]  # items of each term
     source_tokens: int
@@ -229,7 +211,8 @@ class Updater:
         )
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if self._exchanges:  # else the wrapper does so
-            from_first(module.state_dict().values())
+            for tensor in module.state_dict().values():
+                torch.distributed.broadcast(tensor.detach(), src=0)
         self._source_lengths = np.asarray(data.source.lengths)
         uses_target = objective.needs_translation and data.target is not None
         self._target_lengths = np.asarray(data.target.lengths) if uses_target and data.target else None
@@ -338,26 +321,14 @@ def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
         parameter.grad = gradient
 
 
-def from_first(tensors: Iterable[Tensor]) -> None:
-    """Broadcast the values of the first process."""
-    for tensor in tensors:
-        torch.distributed.broadcast(tensor.detach(), src=0)
-
-
-# Loss on held-out sentences, with noise frozen per sentence.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """Mean loss of each term on held-out sentences."""
-
     losses: dict[str, float]  # nats per supervised item
     counts: dict[str, int]
     loss: float  # weighted sum of the terms: what training minimises, without label smoothing
 
     @property
     def perplexity(self) -> float:
-        """exp(loss)."""
         return math.exp(min(self.loss, 700.0))
 
 

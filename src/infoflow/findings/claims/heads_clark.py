@@ -33,11 +33,9 @@ _RELATIONS = {"determiners": ("det",), "objects": ("obj", "dobj"), "subjects": (
             less="baseline",
         )
     },
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def c1(curves: Curves) -> list[Condition]:
-    """Heads of the masked LM that follow one dependency relation each."""
     each = exceeds(
         "accuracy of the relation's best head above that of the best fixed offset",
         curves["gain"],
@@ -75,11 +73,9 @@ def _score(probe: str, less: str = "") -> Reading:
         "words": _score("attention+words"),
         "distance": _score("distance+words"),
     },
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def c2(curves: Curves) -> list[Condition]:
-    """The masked LM's attention, with all heads together, contains syntax."""
     return [
         exceeds(
             "unlabelled attachment of the attention-only probe above that of the neighbouring word",
@@ -111,11 +107,9 @@ def _gain(less: str) -> Reading:
     statistic="the best head picks an antecedent's head word more often than the nearest mention and than head match; "
     f"it is {CHOSEN}",
     reads={"nearest": _gain("baseline"), "match": _gain("head_match")},
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def c3(curves: Curves) -> list[Condition]:
-    """A coreference head of the masked LM."""
     return [
         exceeds(
             f"accuracy of the best head above that of {control}",
@@ -150,11 +144,9 @@ def _surface(statistic: str) -> Table:
             _surface("sep"), _surface("sep_to_sep"), relative=heads(HEAD_SPECIAL_GRADIENT.name, MASKED)
         )
     },
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def c4(curves: Curves) -> list[Condition]:
-    """The masked LM's attention to SEP has no effect."""
     at = ["the block where SEP has most attention"]
     mass, own, gradient = (curves["layer"][:, column : column + 1] for column in range(3))
     return [
@@ -188,11 +180,9 @@ BROAD = -1.05
         "broad": best_heads(_surface("entropy"), less="baseline"),
         "layers": best_heads(heads(HEAD_LAYER_DISTANCE.name, MASKED, pairs="difference"), less="baseline"),
     },
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def c5(curves: Curves) -> list[Condition]:
-    """Positional and broad heads of the masked LM, and similar heads within a layer."""
     return [
         exceeds(
             "mean attention of the most positional head",

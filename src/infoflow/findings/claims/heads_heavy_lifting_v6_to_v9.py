@@ -26,11 +26,9 @@ EQUAL = 1.0
     statistic="in every layer the most relevant head has over 1.5 times an equal share; relevance and confidence "
     "correlate over all other heads; and the first layer's rare-token head has more than an equal share",
     reads={"heads": dominant_heads()},
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def v6(curves: Curves) -> list[Condition]:
-    """Relevance of the self-attention heads of the translation encoder."""
     numbers = curves["heads"]
     top, agreement, rare = numbers[:, :-2], numbers[:, -2:-1], numbers[:, -1:]
     conditions = [
@@ -74,14 +72,10 @@ MOST, CHANCE = 0.5, 0.0
             thresholds=(MOST, CHANCE),
         )
     },
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def v7(curves: Curves) -> list[Condition]:
-    """The rare-token head of the translation encoder's first layer.
-
-    Both numbers belong to the same head.
-    """
+    """Both numbers belong to the same head."""
     return [
         exceeds(
             "share of queries at which one head of block 0 attends most to one of the two rarest tokens",
@@ -116,14 +110,12 @@ _V8_READS: dict[str, Reading] = {"heads": positional_heads()}
     f"offset, and the mean confidence of these heads lies above .8; heads are {CHOSEN}",
     reads=_V8_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_V8_READS)),
-        Control(name="a random admissible key, uniform attention", reads=baselines(_V8_READS)),
+        Control("untrained model", untrained(_V8_READS)),
+        Control("a random admissible key, uniform attention", baselines(_V8_READS)),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def v8(curves: Curves) -> list[Condition]:
-    """Self-attention heads of the translation encoder."""
     adjacent, other, confidence = (curves["heads"][:, column : column + 1] for column in range(3))
     conditions = [
         exceeds("mean confidence of the positional heads", confidence, 0.8, "attention weight", bounds=SHARE),
@@ -171,15 +163,10 @@ def _gain(*relations: tuple[str, ...]) -> Reading:
     statistic="for subjects and for objects some head exceeds the relation's most frequent offset by 10 percentage "
     "points in one of the directions; for adjectives and adverbs on average by more than nothing (the published gains "
     f"are small, and one is negative); heads are {CHOSEN}",
-    reads={
-        "core": _gain(_SUBJECT, _OBJECT),
-        "modifiers": _gain(("amod",), ("advmod",)),
-    },
-    learned=(TRANSLATION,),
+    reads={"core": _gain(_SUBJECT, _OBJECT), "modifiers": _gain(("amod",), ("advmod",))},
     minimum_seeds=1,
 )
 def v9(curves: Curves) -> list[Condition]:
-    """Syntactic heads of the translation encoder."""
     core = exceeds(
         "accuracy of the best head, in its better direction, above that of the best fixed offset",
         curves["core"],

@@ -32,21 +32,17 @@ KEPT_ALONE = ablations("decoder", "cross", "others")
     f"order raises it by over {TOGETHER}; significance of each head, corrected for their number, is in the table",
     reads=_M1_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_M1_READS)),
+        Control("untrained model", untrained(_M1_READS)),
         Control(
-            name="all but one cross-attention head of a layer removed",
-            reads={**_M1_READS, "share": mattering_share(KEPT_ALONE)},
+            "all but one cross-attention head of a layer removed",
+            {**_M1_READS, "share": mattering_share(KEPT_ALONE)},
             decisive=False,
         ),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m1(curves: Curves) -> list[Condition]:
-    """Self-attention heads of the translation encoder, each ablated alone.
-
-    If attention as a whole does not matter, no single head does, so all heads together must matter.
-    """
+    """If attention as a whole does not matter, no single head does, so all heads together must matter."""
     return [
         stays_below(
             f"share of ablations that change the loss by more than {MATTERS} nats per token",
@@ -86,14 +82,12 @@ _M2_READS: dict[str, Reading] = {
     f"and more in the last cross-attention than in any self-attention, by over {MATTERS}; heads are {CHOSEN}",
     reads=_M2_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_M2_READS)),
-        Control(name="a random head left", reads=baselines(_M2_READS), decisive=False),
+        Control("untrained model", untrained(_M2_READS)),
+        Control("a random head left", baselines(_M2_READS), decisive=False),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m2(curves: Curves) -> list[Condition]:
-    """Every layer of the translation model with one head left, all other layers intact."""
     others = np.concatenate([curves["encoder"], curves["decoder"]], axis=1)
     layers = np.concatenate([others, curves["cross"]], axis=1)
     return [
@@ -117,10 +111,7 @@ def m2(curves: Curves) -> list[Condition]:
 CHEAP = 0.05
 
 
-_M3_READS: dict[str, Reading] = {
-    "importance": removal_curve("importance"),
-    "random": removal_curve("random"),
-}
+_M3_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "random": removal_curve("random")}
 
 
 @claim(
@@ -133,16 +124,14 @@ _M3_READS: dict[str, Reading] = {
     reads=_M3_READS,
     controls=(
         Control(
-            name="one random order in place of the order of importance",
-            reads={**_M3_READS, "importance": removal_curve("random", draw=0)},
+            "one random order in place of the order of importance",
+            {**_M3_READS, "importance": removal_curve("random", draw=0)},
         ),
-        Control(name="untrained model", reads=untrained(_M3_READS)),
+        Control("untrained model", untrained(_M3_READS)),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m3(curves: Curves) -> list[Condition]:
-    """Heads of the translation model ablated in the order of their importance, without training."""
     importance, random = curves["importance"], curves["random"]
     return [
         stays_below(
@@ -179,15 +168,10 @@ RANDOM: dict[str, Reading] = {name: removal_curve("random", kind) for name, kind
     statistic="with 60 and 80 % of a kind's heads removed in order of importance, the loss is higher for "
     f"cross-attention than for the encoder's and the decoder's self-attention, by over {MATTERS} nats per token",
     reads=_M4_READS,
-    controls=(
-        Control(name="untrained model", reads=untrained(_M4_READS)),
-        Control(name="random orders", reads=RANDOM, decisive=False),
-    ),
-    learned=(TRANSLATION,),
+    controls=(Control("untrained model", untrained(_M4_READS)), Control("random orders", RANDOM, decisive=False)),
     minimum_seeds=1,
 )
 def m4(curves: Curves) -> list[Condition]:
-    """Heads of one kind of attention ablated, in the order of their importance."""
     gaps = [curves["cross"][:, 3:] - curves[name][:, 3:] for name in ("encoder", "decoder")]
     return [
         exceeds(
@@ -214,12 +198,10 @@ _M5_READS: dict[str, Reading] = {"correlation": TRANSFER.reduce(one_number)}
     statistic="correlation over heads of the change of the loss that each one's ablation makes on two corpora, above "
     ".3 (needs a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
     reads=_M5_READS,
-    controls=(Control(name="shuffled heads", reads=baselines(_M5_READS)),),
-    learned=(TRANSLATION,),
+    controls=(Control("shuffled heads", baselines(_M5_READS)),),
     minimum_seeds=1,
 )
 def m5(curves: Curves) -> list[Condition]:
-    """Effects of single ablations on two domains: the study's own sentences and those of `transfer_name`."""
     return [
         exceeds(
             "correlation of the effects of ablation between two domains",
@@ -231,10 +213,7 @@ def m5(curves: Curves) -> list[Condition]:
     ]
 
 
-_M6_READS: dict[str, Reading] = {
-    "importance": removal_curve("importance"),
-    "oracle": removal_curve("oracle"),
-}
+_M6_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "oracle": removal_curve("oracle")}
 
 
 @claim(
@@ -246,16 +225,14 @@ _M6_READS: dict[str, Reading] = {
     reads=_M6_READS,
     controls=(
         Control(
-            name="a random order in place of the order of importance",
-            reads={**_M6_READS, "importance": removal_curve("random", draw=0)},
+            "a random order in place of the order of importance",
+            {**_M6_READS, "importance": removal_curve("random", draw=0)},
         ),
-        Control(name="untrained model", reads=untrained(_M6_READS)),
+        Control("untrained model", untrained(_M6_READS)),
     ),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m6(curves: Curves) -> list[Condition]:
-    """Order of importance compared with the order of each head's ablation cost."""
     gap = (curves["oracle"] - curves["importance"])[:, 1:]
     return [
         exceeds(

@@ -4,43 +4,17 @@ from itertools import permutations
 
 import numpy as np
 
+from .. import _model_group as group
+from .. import _sources as sources
 from .._control import seeds_alone
 from .._finding import Condition, Control, Curves, Verdict, claim, exceeds
-from .._model_group import (
-    BART,
-    BART_NOISES,
-    DECODER_LM,
-    DENOISE_FULL,
-    DENOISE_MASK,
-    DESHUFFLING,
-    DISTILLATION,
-    ELECTRA,
-    ELECTRA_SELECTED,
-    MASKED,
-    NEXT_SENTENCE,
-    NEXT_SENTENCE_STATIC,
-    SENTENCE_ORDER,
-    SPANBERT,
-    STATIC,
-    TRANSLATION,
-)
 from .._readings import PROBE, STANDS_IN, operations, parameters, probe, spans_and_words, spans_more_than_words
-from .._sources import (
-    ALBERT_PAPER,
-    BART_PAPER,
-    COMPARISON,
-    DISTILBERT,
-    ELECTRA_PAPER,
-    ROBERTA,
-    SPANBERT_PAPER,
-    T5_PAPER,
-)
 from .._table import Reading, untrained
 
 _FAMILIES = ("bert", "t5")
-_SHARED = (DENOISE_FULL, DESHUFFLING, BART)
+_SHARED = (group.DENOISE_FULL, group.DESHUFFLING, group.BART)
 _O2_READS: dict[str, Reading] = {
-    "translation": probe(TRANSLATION, "bert"),
+    "translation": probe(group.TRANSLATION, "bert"),
     **{f"{family} {one.name}": probe(one, family) for family in _FAMILIES for one in _SHARED},
 }
 
@@ -66,7 +40,7 @@ def _leads(scores: np.ndarray) -> np.ndarray:
     "objectives:O2",
     "The architecture determines which objective teaches most, and translation is an effective objective for an "
     f"encoder with a decoder. {STANDS_IN}",
-    source=COMPARISON,
+    source=sources.COMPARISON,
     published="the architecture dictates which pretraining objective is optimal; multilingual translation is a very "
     "effective one under the right conditions (no number in the abstract)",
     statistic=f"{PROBE}: of denoising, deshuffling and BART one is best on BERT's blocks and another one on T5's, each "
@@ -76,11 +50,10 @@ def _leads(scores: np.ndarray) -> np.ndarray:
         seeds_alone(
             _O2_READS,
             *({f"{family} {one.name}": one.name for one in _SHARED} for family in _FAMILIES),
-            {"translation": BART.name},
+            {"translation": group.BART.name},
         ),
-        Control(name="untrained models", reads=untrained(_O2_READS)),
+        Control("untrained models", untrained(_O2_READS)),
     ),
-    learned=(TRANSLATION, *_SHARED),
 )
 def o2(curves: Curves) -> list[Condition]:
     """The best of three denoising objectives in two families of blocks, with translation for comparison.
@@ -107,8 +80,11 @@ def o2(curves: Curves) -> list[Condition]:
 
 _EQUAL = 0.1
 
-SCORES: dict[str, Reading] = {"electra": probe(ELECTRA), "masked": probe(MASKED)}
-COST: dict[str, Reading] = {"electra operations": operations(ELECTRA), "masked operations": operations(MASKED)}
+SCORES: dict[str, Reading] = {"electra": probe(group.ELECTRA), "masked": probe(group.MASKED)}
+COST: dict[str, Reading] = {
+    "electra operations": operations(group.ELECTRA),
+    "masked operations": operations(group.MASKED),
+}
 
 
 def hinders(curves: Curves, verdict: Verdict) -> str | None:
@@ -126,17 +102,13 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
     "objectives:O3",
     "Detecting replaced tokens teaches an encoder more than filling in masked ones, at equal size, data and "
     f"compute. {STANDS_IN}",
-    source=ELECTRA_PAPER,
+    source=sources.ELECTRA_PAPER,
     published="representations outperform BERT's given the same model size, data, and compute; the gains are "
     "particularly strong for small models",
     statistic=f"{PROBE}: ELECTRA's discriminator lies above the masked LM. Operations are counted; if they differ by "
     "over a tenth in favour of the verdict, there is no verdict. Two sizes need two studies",
     reads=SCORES | COST,
-    controls=(
-        seeds_alone(SCORES | COST, "electra", "masked"),
-        Control(name="untrained models", reads=untrained(SCORES) | COST),
-    ),
-    learned=(ELECTRA, MASKED),
+    controls=(seeds_alone(SCORES | COST, "electra", "masked"), Control("untrained models", untrained(SCORES) | COST)),
     hinders=hinders,
 )
 def o3(curves: Curves) -> list[Condition]:
@@ -151,9 +123,9 @@ def o3(curves: Curves) -> list[Condition]:
 
 
 _O4_READS: dict[str, Reading] = {
-    "electra": probe(ELECTRA),
-    "selected": probe(ELECTRA_SELECTED),
-    "masked": probe(MASKED),
+    "electra": probe(group.ELECTRA),
+    "selected": probe(group.ELECTRA_SELECTED),
+    "masked": probe(group.MASKED),
 }
 
 
@@ -161,22 +133,18 @@ _O4_READS: dict[str, Reading] = {
     "objectives:O4",
     "ELECTRA's advantage comes from its loss on all tokens: with a loss on the selected tokens only, it loses "
     f"most of the advantage. {STANDS_IN}",
-    source=ELECTRA_PAPER,
+    source=sources.ELECTRA_PAPER,
     published="the gain is due to the loss being defined over all input tokens rather than just the masked subset",
     statistic=f"{PROBE}: ELECTRA lies above the masked LM, and electra+selected (selected_only = true) lies below "
     "ELECTRA by more than half of that",
     reads=_O4_READS,
     controls=(
         seeds_alone(_O4_READS, "electra", "selected", "masked"),
-        Control(name="untrained models", reads=untrained(_O4_READS)),
+        Control("untrained models", untrained(_O4_READS)),
     ),
-    learned=(ELECTRA, MASKED),
+    learned=(group.ELECTRA, group.MASKED),
 )
 def o4(curves: Curves) -> list[Condition]:
-    """ELECTRA's loss on all tokens compared with its loss on the generator's positions alone.
-
-    The plan's variant is named `electra+selected`, with `selected_only = true`.
-    """
     gain, lost = curves["electra"] - curves["masked"], curves["electra"] - curves["selected"]
     return [
         exceeds("ELECTRA over the masked LM", gain, 0.0, "share"),
@@ -184,31 +152,24 @@ def o4(curves: Curves) -> list[Condition]:
     ]
 
 
-_O5_READS: dict[str, Reading] = {"bart": probe(BART), **{one.variant: probe(one) for one in BART_NOISES}}
+_O5_READS: dict[str, Reading] = {"bart": probe(group.BART), **{one.variant: probe(one) for one in group.BART_NOISES}}
 
 
 @claim(
     "objectives:O5",
     f"Span infilling with permuted sentences teaches the most of BART's noising schemes. {STANDS_IN}",
-    source=BART_PAPER,
+    source=sources.BART_PAPER,
     published="the best performance by both randomly shuffling the order of the sentences and in-filling spans",
     statistic=f"{PROBE}: bart lies above each of bart+masking, bart+deletion, bart+infilling, bart+permutation and "
     "bart+rotation; permutation needs text = windows",
     reads=_O5_READS,
     controls=(
-        seeds_alone(_O5_READS, "bart", tuple(one.variant for one in BART_NOISES)),
-        Control(name="untrained models", reads=untrained(_O5_READS)),
+        seeds_alone(_O5_READS, "bart", tuple(one.variant for one in group.BART_NOISES)),
+        Control("untrained models", untrained(_O5_READS)),
     ),
-    learned=(BART, *BART_NOISES),
 )
 def o5(curves: Curves) -> list[Condition]:
-    """BART's noise compared with each of its five kinds alone.
-
-    Variants of the plan are named after their single noise: `bart+masking`, `bart+deletion`, `bart+infilling`,
-    `bart+permutation`, `bart+rotation`. Permutation does not change single sentences, so windows are needed (`text =
-    "windows"`), which tables do not record.
-    """
-    names = [one.variant for one in BART_NOISES]
+    names = [one.variant for one in group.BART_NOISES]
     gains = np.concatenate([curves["bart"] - curves[name] for name in names], axis=1)
     return [exceeds("infilling with permutation over one noise alone", gains, 0.0, "share", names)]
 
@@ -216,10 +177,10 @@ def o5(curves: Curves) -> list[Condition]:
 _LEAST = -0.01
 
 _O6_READS: dict[str, Reading] = {
-    "dynamic": probe(MASKED),
-    "static": probe(STATIC),
-    "dynamic pairs": probe(NEXT_SENTENCE),
-    "static pairs": probe(NEXT_SENTENCE_STATIC),
+    "dynamic": probe(group.MASKED),
+    "static": probe(group.STATIC),
+    "dynamic pairs": probe(group.NEXT_SENTENCE),
+    "static pairs": probe(group.NEXT_SENTENCE_STATIC),
 }
 
 
@@ -227,7 +188,7 @@ _O6_READS: dict[str, Reading] = {
     "objectives:O6",
     "Masks redrawn in each epoch teach a masked LM at least as much as static ones, and dropping next-sentence "
     f"prediction costs nothing. {STANDS_IN}",
-    source=ROBERTA,
+    source=sources.ROBERTA,
     published="dynamic masking is comparable or slightly better than static; removing NSP matches or slightly "
     "improves downstream performance (unverified)",
     statistic=f"{PROBE}, of masked-lm and masked-lm-nsp, each plain and +static: main effects of dynamic masks and of "
@@ -235,14 +196,12 @@ _O6_READS: dict[str, Reading] = {
     reads=_O6_READS,
     controls=(
         Control(
-            name="random neighbours instead of the masked LM with dynamic masks",
-            reads=_O6_READS | {"dynamic": _O6_READS["dynamic"].changed(number="baseline")},
+            "random neighbours instead of the masked LM with dynamic masks",
+            _O6_READS | {"dynamic": _O6_READS["dynamic"].changed(number="baseline")},
         ),
     ),
-    learned=(MASKED, STATIC, NEXT_SENTENCE, NEXT_SENTENCE_STATIC),
 )
 def o6(curves: Curves) -> list[Condition]:
-    """Masks drawn once or in every epoch, with and without next-sentence prediction: a two-by-two design."""
     masks = [curves["dynamic"] - curves["static"], curves["dynamic pairs"] - curves["static pairs"]]
     pairs = [curves["dynamic"] - curves["dynamic pairs"], curves["static"] - curves["static pairs"]]
     return [
@@ -251,7 +210,7 @@ def o6(curves: Curves) -> list[Condition]:
     ]
 
 
-_O7_READS = spans_and_words(SENTENCE_ORDER, NEXT_SENTENCE)
+_O7_READS = spans_and_words(group.SENTENCE_ORDER, group.NEXT_SENTENCE)
 
 
 @claim(
@@ -259,16 +218,15 @@ _O7_READS = spans_and_words(SENTENCE_ORDER, NEXT_SENTENCE)
     "Predicting the order of sentences helps multi-sentence tasks more than predicting whether one sentence "
     "follows another. Tasks on pairs of sentences are not trained: coreference stands in for them, word-level "
     "tags for other tasks.",
-    source=ALBERT_PAPER,
+    source=sources.ALBERT_PAPER,
     published="a loss on coherence between sentences consistently helps tasks with multi-sentence inputs (no number)",
     statistic="share of mentions whose antecedent the best head attends to: with sentence order above next "
     f"sentence, and by more than in the tags of words ({PROBE})",
     reads=_O7_READS,
     controls=(
         seeds_alone(_O7_READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
-        Control(name="untrained models", reads=untrained(_O7_READS)),
+        Control("untrained models", untrained(_O7_READS)),
     ),
-    learned=(SENTENCE_ORDER, NEXT_SENTENCE),
 )
 def o7(curves: Curves) -> list[Condition]:
     """Whether sentence order improves coreference more than word tags, compared with next sentence.
@@ -280,14 +238,14 @@ def o7(curves: Curves) -> list[Condition]:
     return spans_more_than_words(curves, "sentence order over next sentence")
 
 
-_O8_READS = spans_and_words(SPANBERT, MASKED)
+_O8_READS = spans_and_words(group.SPANBERT, group.MASKED)
 
 
 @claim(
     "objectives:O8",
     "Masking spans and predicting them from their boundaries helps mainly on span tasks. End tasks are not "
     "trained: coreference stands in for span tasks, word-level tags for others.",
-    source=SPANBERT_PAPER.beyond,
+    source=sources.SPANBERT_PAPER.beyond,
     published="coreference 79.6 against 77.1 for BERT, SQuAD 1.1 94.6 against 91.3 (large models, README; that the "
     "gains are mainly in such tasks is unverified)",
     statistic="share of mentions whose antecedent the best head attends to: SpanBERT above the masked LM, and by "
@@ -295,20 +253,18 @@ _O8_READS = spans_and_words(SPANBERT, MASKED)
     reads=_O8_READS,
     controls=(
         seeds_alone(_O8_READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
-        Control(name="untrained models", reads=untrained(_O8_READS)),
+        Control("untrained models", untrained(_O8_READS)),
     ),
-    learned=(SPANBERT, MASKED),
 )
 def o8(curves: Curves) -> list[Condition]:
-    """SpanBERT compared with the masked LM on coreference (a task on spans) and word tags."""
     return spans_more_than_words(curves, "SpanBERT over the masked LM")
 
 
 _O9_READS: dict[str, Reading] = {
-    "random tokens": probe(DENOISE_FULL),
-    "masks": probe(DENOISE_MASK),
-    "deshuffling": probe(DESHUFFLING),
-    "language model": probe(DECODER_LM),
+    "random tokens": probe(group.DENOISE_FULL),
+    "masks": probe(group.DENOISE_MASK),
+    "deshuffling": probe(group.DESHUFFLING),
+    "language model": probe(group.DECODER_LM),
 }
 
 
@@ -316,7 +272,7 @@ _O9_READS: dict[str, Reading] = {
     "objectives:O9",
     "Denoising teaches more than language modelling and deshuffling, and the kind of corruption matters little. "
     f"{STANDS_IN}",
-    source=T5_PAPER,
+    source=sources.T5_PAPER,
     published="denoising outperforms language modelling and deshuffling; variants of denoising perform similarly "
     "(unverified)",
     statistic=f"{PROBE}, encoders of models whose decoders generate the whole text: denoise-full and "
@@ -325,9 +281,8 @@ _O9_READS: dict[str, Reading] = {
     reads=_O9_READS,
     controls=(
         seeds_alone(_O9_READS, "random tokens", "masks", ("deshuffling", "language model")),
-        Control(name="untrained models", reads=untrained(_O9_READS)),
+        Control("untrained models", untrained(_O9_READS)),
     ),
-    learned=(DENOISE_FULL, DENOISE_MASK, DESHUFFLING, DECODER_LM),
 )
 def o9(curves: Curves) -> list[Condition]:
     """Text-to-text objectives that write the whole text.
@@ -347,34 +302,29 @@ def o9(curves: Curves) -> list[Condition]:
 
 
 _O10_READS: dict[str, Reading] = {
-    "student": probe(DISTILLATION, beyond_chance=True),
-    "teacher": probe(MASKED, beyond_chance=True),
-    "student parameters": parameters(DISTILLATION),
-    "teacher parameters": parameters(MASKED),
+    "student": probe(group.DISTILLATION, beyond_chance=True),
+    "teacher": probe(group.MASKED, beyond_chance=True),
+    "student parameters": parameters(group.DISTILLATION),
+    "teacher parameters": parameters(group.MASKED),
 }
 
 
 @claim(
     "objectives:O10",
     f"A student with half the layers keeps nearly everything its teacher knows, with far fewer parameters. {STANDS_IN}",
-    source=DISTILBERT,
+    source=sources.DISTILBERT,
     published="40 % fewer parameters, over 95 % (97 %) of BERT's performances, 60 % faster",
     statistic=f"{PROBE}, minus that of random neighbours: the student above 95 % of the teacher, and it has a quarter "
     "fewer parameters (at small sizes embeddings weigh more than in the published model). Speed is not measured",
     reads=_O10_READS,
     controls=(
         Control(
-            name="the student as initialised against the trained teacher",
-            reads=_O10_READS | {"student": _O10_READS["student"].changed(trained=False)},
+            "the student as initialised against the trained teacher",
+            _O10_READS | {"student": _O10_READS["student"].changed(trained=False)},
         ),
     ),
-    learned=(DISTILLATION, MASKED),
 )
 def o10(curves: Curves) -> list[Condition]:
-    """The distilled model compared with its teacher: what it keeps, and how many parameters it has.
-
-    No table records how much faster it runs; only parameters and layers are counted.
-    """
     kept = curves["student"] / curves["teacher"]
     return [
         exceeds(

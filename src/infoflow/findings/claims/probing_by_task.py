@@ -26,16 +26,12 @@ _M1_READS: dict[str, Reading] = {"task": bits(MASKED), "control": bits(MASKED, "
     reads=_M1_READS,
     controls=(
         Control(
-            name="shuffled labels in place of the task",
-            reads={"task": bits(MASKED, "shuffled"), "control": _M1_READS["control"]},
+            "shuffled labels in place of the task", {"task": bits(MASKED, "shuffled"), "control": _M1_READS["control"]}
         ),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m1(curves: Curves) -> list[Condition]:
-    """Description length distinguishes a linguistic task from random labels of word types."""
     ratio = curves["control"] / curves["task"]
     return [
         exceeds("bits of the control task over those of the task, layer 0", ratio[:, :1], 1.5, "ratio", published=2.0),
@@ -53,27 +49,20 @@ _COMPRESSION = bits(MASKED, metric="compression")
     published="about half the code at the first contextual layer for most tasks; a random model gains less",
     statistic="online code at layer 1 at most three quarters of that at layer 0; random layers gain at most half as "
     "much compression (there: random orthonormal layers over trained embeddings; here a model of random weights)",
-    reads={
-        "bits": bits(MASKED),
-        "trained": _COMPRESSION,
-        **untrained({"random": _COMPRESSION}),
-    },
+    reads={"bits": bits(MASKED), "trained": _COMPRESSION, **untrained({"random": _COMPRESSION})},
     controls=(
         Control(
-            name="control task",
-            reads={
+            "control task",
+            {
                 "bits": bits(MASKED, "control"),
                 "trained": bits(MASKED, "control", metric="compression"),
                 **untrained({"random": bits(MASKED, "control", metric="compression")}),
             },
         ),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m2(curves: Curves) -> list[Condition]:
-    """Context shortens the code, most in layers that learned to use it."""
     gain, of_random = (curves[name][:, 1:2] - curves[name][:, :1] for name in ("trained", "random"))
     return [
         stays_below(
@@ -104,13 +93,10 @@ MOST = 0.05
     statistic=f"range of the online code over layers 1 to L of an untrained model at most {MOST:.0%} of its mean (our "
     "threshold)",
     reads=untrained({"bits": bits(MASKED)}),
-    controls=(Control(name="trained model", reads={"bits": bits(MASKED)}),),
-    learned=(MASKED,),
+    controls=(Control("trained model", {"bits": bits(MASKED)}),),
     given=Given(),
-    minimum_seeds=1,
 )
 def m3(curves: Curves) -> list[Condition]:
-    """Layers with random weights."""
     above = curves["bits"][:, 1:]
     spread = (above.max(axis=1) - above.min(axis=1)) / above.mean(axis=1)
     return [
@@ -141,16 +127,11 @@ _M5_READS: dict[str, Reading] = {
     "accuracies of a linear and a nonlinear probe",
     reads=_M5_READS,
     controls=(
-        Control(
-            name="layers in random order", reads=_M5_READS, transform=shuffled_layers, permuted=("layers", num_layers)
-        ),
+        Control("layers in random order", _M5_READS, transform=shuffled_layers, permuted=("layers", num_layers)),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def m5(curves: Curves) -> list[Condition]:
-    """Which of the two measures orders layers more consistently across settings."""
     of_codes = spearman(curves["online"], curves["variational"])
     of_accuracies = spearman(curves["linear"], curves["mlp"])
     return [
@@ -178,13 +159,10 @@ def _reads(task: str, control: str) -> dict[str, Reading]:
     statistic=f"surviving inputs and bits of the model at least {_M6_LEAST:g} times as many for the control task, "
     "in every layer",
     reads=_reads("task", "control"),
-    controls=(Control(name="shuffled labels in place of the task", reads=_reads("shuffled", "control")),),
-    learned=(MASKED,),
+    controls=(Control("shuffled labels in place of the task", _reads("shuffled", "control")),),
     given=Given(),
-    minimum_seeds=1,
 )
 def m6(curves: Curves) -> list[Condition]:
-    """Small probes suffice for linguistic tasks; random labels need large ones."""
     names = {"surviving": "inputs that survive", "model_bits": "bits of the model"}
     return [
         exceeds(
@@ -199,16 +177,12 @@ def m6(curves: Curves) -> list[Condition]:
     ]
 
 
-# The order in which tasks are solved over layers.
-
-
 TASKS = ("upos", "constituents", "arc-label", "coreference")
 HALF_A_LAYER = 0.5
 _T1_READS: dict[str, Reading] = {"layers": depths(MASKED, TASKS, "expected_layer")}
 
 
 def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The tasks in every possible order."""
     orders = np.array(list(permutations(range(len(TASKS)))))
     return {"layers": curves["layers"][0][orders]}
 
@@ -224,20 +198,17 @@ def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
     "(constituents are subtrees of the dependency tree here)",
     reads=_T1_READS,
     controls=(
-        Control(name="untrained model", reads=untrained(_T1_READS)),
+        Control("untrained model", untrained(_T1_READS)),
         Control(
-            name="tasks in any order",
-            reads=_T1_READS,
+            "tasks in any order",
+            _T1_READS,
             transform=_permuted,
             permuted=("tasks", lambda curves: curves["layers"].shape[1]),
         ),
     ),
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def t1(curves: Curves) -> list[Condition]:
-    """At which depth tasks are solved: the classical pipeline."""
     layers = curves["layers"]
     names = [f"{second} behind {first}" for first, second in pairwise(TASKS)]
     return [
@@ -271,12 +242,9 @@ SEMANTICS: dict[str, str | tuple[str, ...]] = {"entities": ("ner-spans", "entity
         "syntax": depths(MASKED, SYNTAX, "k_weights"),
         "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),
     },
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def t2(curves: Curves) -> list[Condition]:
-    """Syntax in few layers, semantics spread over many."""
     gaps = curves["syntax"][:, :, None] - curves["semantics"][:, None]
     names = [f"{one} and {other}" for one in SYNTAX for other in SEMANTICS]
     return [
@@ -298,12 +266,9 @@ def t2(curves: Curves) -> list[Condition]:
     statistic="cumulative scores: fewer than half of all steps fall, and at least half of the tasks are best below "
     "the top",
     reads={"shape": cumulative_shape(MASKED)},
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def t3(curves: Curves) -> list[Condition]:
-    """Scores of probes that each read one more layer."""
     falling, peaks = curves["shape"][:, :1], curves["shape"][:, 1:2]
     return [
         stays_below("share of steps at which a score falls", falling, 0.5, "share of steps", bounds=SHARE, alone=False),

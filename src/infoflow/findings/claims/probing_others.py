@@ -12,8 +12,6 @@ from .._readings import TOKEN_TASKS, WHOLE, accuracy, at_best, trees
 from .._sources import BERT_SCORE, CONTROL_TASKS, HIERARCHICAL_SYNTAX, LESSONS, LESSONS_ON_WORDS, STRUCTURAL_PROBE
 from .._table import Reading, Table, untrained
 
-# Claims about probing: P1, P2, P4, P5, P6.
-
 
 @claim(
     "probing:P-1",
@@ -23,12 +21,9 @@ from .._table import Reading, Table, untrained
     published="layer 0 has the lowest selectivity of ELMo's layers",
     statistic="accuracy on the task minus that on the control task, of a linear probe: some layer above layer 0",
     reads={"selectivity": accuracy(MASKED, TOKEN_TASKS, metric="selectivity")},
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def p1(curves: Curves) -> list[Condition]:
-    """Selectivity over layers."""
     selectivity = curves["selectivity"]
     return [
         exceeds(
@@ -62,13 +57,10 @@ def _reads(labels: str) -> dict[str, Reading]:
     statistic=f"accuracy of the best layer, trained minus untrained, larger with {SMALL:.0%} of the probe's training "
     "sentences than with all",
     reads=_reads("task"),
-    controls=(Control(name="control task", reads=_reads("control")),),
-    learned=(MASKED,),
+    controls=(Control("control task", _reads("control")),),
     given=Given(),
-    minimum_seeds=1,
 )
 def p2(curves: Curves) -> list[Condition]:
-    """The gain from pretraining, by the number of examples that the probe is trained on."""
     few, whole = (curves[f"trained, {name}"] - curves[f"untrained, {name}"] for name in ("few", "all"))
     return [
         exceeds(
@@ -93,12 +85,9 @@ def p2(curves: Curves) -> list[Condition]:
         "spearman": trees(MASKED, "spearman"),
         "beyond": trees(MASKED, "uuas", beyond_chain=True),
     },
-    learned=(MASKED,),
     given=Given(),
-    minimum_seeds=1,
 )
 def p4(curves: Curves) -> list[Condition]:
-    """Trees in the geometry of states."""
     uuas, spearman = curves["uuas"], curves["spearman"]
     names = layer_names(uuas.shape[1] - 1, 1)
     return [
@@ -148,16 +137,13 @@ def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
     f"top layer; only encoders of {FEWEST} layers or more",
     reads=_P5_READS,
     controls=(
-        Control(name="permuted human scores", reads={"correlation": _agreement("permuted")}),
-        Control(name="untrained model", reads=untrained(_P5_READS), decisive=False),
+        Control("permuted human scores", {"correlation": _agreement("permuted")}),
+        Control("untrained model", untrained(_P5_READS), decisive=False),
     ),
-    learned=(MASKED,),
     hinders=too_shallow,
     given=Given(tasks=("encoder", "masked-lm")),
-    minimum_seeds=1,
 )
 def p5(curves: Curves) -> list[Condition]:
-    """The layer whose text similarity agrees best with people."""
     found = curves["correlation"]
     return [
         exceeds(
@@ -184,10 +170,8 @@ TASKS = ("grandparent", "parent")
     statistic="label of the constituent two levels up (subtree of the dependency tree here), linear probe: the causal "
     "LM's top lies below its best layer, the translation encoder's top is its best layer",
     reads={"causal LM": accuracy(CAUSAL, TASKS), "translation": accuracy(TRANSLATION, TASKS)},
-    learned=(CAUSAL, TRANSLATION),
 )
 def p6(curves: Curves) -> list[Condition]:
-    """Translation keeps syntax at the top, which language models lose."""
     causal, translation = curves["causal LM"], curves["translation"]
     names = layer_names(causal.shape[1] - 1, 0)
     return [
@@ -210,9 +194,6 @@ def p6(curves: Curves) -> list[Condition]:
     ]
 
 
-# probing:P-3. Word identity.
-
-
 def _reads_identity(objectives: tuple[Spec, ...]) -> dict[str, Reading]:
     return {
         name: reading
@@ -233,11 +214,6 @@ def test(curves: Curves, objectives: tuple[Spec, ...]) -> list[Condition]:
     ]
 
 
-def _bottom(curves: dict) -> dict:
-    """Curves of the embeddings in place of the top, where both models represent the word."""
-    return {name: curve[:, [0]] for name, curve in curves.items()}
-
-
 def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = None) -> Finding:
     reads = _reads_identity(objectives)
     return Finding(
@@ -248,7 +224,8 @@ def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = No
         statistic=f"accuracy of a linear probe for the word at the top layer: untrained above trained, {models}",
         reads=reads,
         test=partial(test, objectives=objectives),
-        controls=(Control(name="embeddings", reads=reads, transform=_bottom),),
+        # embeddings in place of the top, where both models represent the word
+        controls=(Control("embeddings", reads, lambda curves: {one: curve[:, [0]] for one, curve in curves.items()}),),
         learned=objectives,
         given=given,
         minimum_seeds=1,

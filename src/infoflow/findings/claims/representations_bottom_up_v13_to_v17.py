@@ -7,28 +7,20 @@ import numpy as np
 
 from infoflow.foundation import stream
 
+from .. import _curves
 from .._control import seeds_alone
-from .._curves import (
-    context,
-    early_layer,
-    falls,
-    identity,
-    information,
-    layer_names,
-    middle_layer,
-    num_layers,
-    position,
-    spearman,
-    step_names,
-    tag,
-)
+from .._curves import num_layers
 from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, claim, exceeds
 from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
 from .._two_estimates import by_usable_information
 
-_V13_READS = {"causal": identity(CAUSAL), "masked": identity(MASKED), "translation": identity(TRANSLATION)}
+_V13_READS = {
+    "causal": _curves.identity(CAUSAL),
+    "masked": _curves.identity(MASKED),
+    "translation": _curves.identity(TRANSLATION),
+}
 
 
 @claim(
@@ -43,13 +35,11 @@ _V13_READS = {"causal": identity(CAUSAL), "masked": identity(MASKED), "translati
     reads=_V13_READS,
     controls=(
         seeds_alone(_V13_READS, "causal", "masked", "translation"),
-        Control(name="chance", reads=baselines(_V13_READS)),
-        Control(name="untrained models", reads=untrained(_V13_READS)),
+        Control("chance", baselines(_V13_READS)),
+        Control("untrained models", untrained(_V13_READS)),
     ),
-    learned=OBJECTIVES,
 )
 def v13(curves: Curves) -> list[Condition]:
-    """Compares the models at the top layer."""
     causal, masked, translation = (curves[name][:, -1:] for name in ("causal", "masked", "translation"))
     return [
         exceeds(
@@ -63,7 +53,11 @@ def v13(curves: Curves) -> list[Condition]:
     ]
 
 
-_V14_READS = {"causal LM": position(CAUSAL), "masked LM": position(MASKED), "translation": position(TRANSLATION)}
+_V14_READS = {
+    "causal LM": _curves.position(CAUSAL),
+    "masked LM": _curves.position(MASKED),
+    "translation": _curves.position(TRANSLATION),
+}
 
 
 @claim(
@@ -79,17 +73,16 @@ _V14_READS = {"causal LM": position(CAUSAL), "masked LM": position(MASKED), "tra
     reads=_V14_READS,
     controls=(
         seeds_alone(_V14_READS, ("causal LM", "masked LM"), "translation"),
-        Control(name="all pairs of occurrences", reads=baselines(_V14_READS)),
-        Control(name="untrained models", reads=untrained(_V14_READS)),
+        Control("all pairs of occurrences", baselines(_V14_READS)),
+        Control("untrained models", untrained(_V14_READS)),
     ),
-    learned=OBJECTIVES,
 )
 def v14(curves: Curves) -> list[Condition]:
     """Layers are 1..L."""
     translation = curves["translation"]
     gaps = {name: curves[name] - translation for name in ("causal LM", "masked LM")}
-    layers = layer_names(translation.shape[1], 1)
-    steps = {name: -falls(curve) for name, curve in curves.items()}
+    layers = _curves.layer_names(translation.shape[1], 1)
+    steps = {name: -_curves.falls(curve) for name, curve in curves.items()}
     return [
         exceeds(
             "distance in position to neighbours, beyond that of the translation encoder",
@@ -104,18 +97,18 @@ def v14(curves: Curves) -> list[Condition]:
             np.concatenate(list(steps.values()), axis=1),
             0.0,
             "tokens",
-            [f"{step}, {name}" for name in steps for step in step_names(len(layers) - 1, 1)],
+            [f"{step}, {name}" for name in steps for step in _curves.step_names(len(layers) - 1, 1)],
             published=0.3,
         ),
     ]
 
 
 _V15_READS = {
-    "causal left": context(CAUSAL, "left"),
-    "causal right": context(CAUSAL, "right"),
-    "masked left": context(MASKED, "left"),
-    "masked right": context(MASKED, "right"),
-    "translation left": context(TRANSLATION, "left"),
+    "causal left": _curves.context(CAUSAL, "left"),
+    "causal right": _curves.context(CAUSAL, "right"),
+    "masked left": _curves.context(MASKED, "left"),
+    "masked right": _curves.context(MASKED, "right"),
+    "translation left": _curves.context(TRANSLATION, "left"),
 }
 
 
@@ -139,11 +132,7 @@ def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> 
     "(right): causal LM left falls at every layer after the second (of six) and by over .03, right rises by over "
     ".007; masked LM left and right are highest at the second; translation left rises",
     reads=_V15_READS,
-    controls=(
-        Control(name="chance", reads=baselines(_V15_READS)),
-        Control(name="untrained models", reads=untrained(_V15_READS)),
-    ),
-    learned=OBJECTIVES,
+    controls=(Control("chance", baselines(_V15_READS)), Control("untrained models", untrained(_V15_READS))),
 )
 def v15(curves: Curves) -> list[Condition]:
     """Layers are 1..L.
@@ -151,11 +140,11 @@ def v15(curves: Curves) -> list[Condition]:
     The published layer 2 of 6 stands for a third of the depth.
     """
     left, right = curves["causal left"], curves["causal right"]
-    early = early_layer(left.shape[1]) - 1
-    drop = falls(left[:, early:])
+    early = _curves.early_layer(left.shape[1]) - 1
+    drop = _curves.falls(left[:, early:])
     masked = {side: curves[f"masked {side}"] for side in ("left", "right")}
     others = [layer for layer in range(left.shape[1]) if layer != early]
-    names = layer_names(left.shape[1], 1)
+    names = _curves.layer_names(left.shape[1], 1)
     return [
         _rise("fall of the causal LM's left token, layer 2 of 6 to the top", left[:, early] - left[:, -1], 0.03, 0.125),
         _rise("rise of the causal LM's right token, layer 1 to the top", right[:, -1] - right[:, 0], 0.007, 0.031),
@@ -164,7 +153,7 @@ def v15(curves: Curves) -> list[Condition]:
             drop,
             0.0,
             UNIT,
-            step_names(drop.shape[1], early + 1),
+            _curves.step_names(drop.shape[1], early + 1),
             published=0.022,
         ),
         exceeds(
@@ -185,10 +174,10 @@ def v15(curves: Curves) -> list[Condition]:
 
 
 _V16_READS = {
-    "masked full": tag(MASKED, "ccg"),
-    "translation full": tag(TRANSLATION, "ccg"),
-    "causal left": tag(CAUSAL, "ccg_left"),
-    "causal right": tag(CAUSAL, "ccg_right"),
+    "masked full": _curves.tag(MASKED, "ccg"),
+    "translation full": _curves.tag(TRANSLATION, "ccg"),
+    "causal left": _curves.tag(CAUSAL, "ccg_left"),
+    "causal right": _curves.tag(CAUSAL, "ccg_right"),
 }
 
 
@@ -203,17 +192,10 @@ def _peak(what: str, curve: np.ndarray, fall: float, published: float) -> Condit
         np.minimum(inner - curve[:, -1:], inner - curve[:, :1] + fall),
         fall,
         _V16_UNIT,
-        layer_names(inner.shape[1], 2),
+        _curves.layer_names(inner.shape[1], 2),
         over="any",
         published=published,
     )
-
-
-def _plateau(curve: np.ndarray) -> np.ndarray:
-    """Positive at layers above the middle that differ from the middle by less than a quarter of the rise up to it."""
-    middle = middle_layer(curve.shape[1]) - 1
-    rise = curve[:, [middle]] - curve[:, :1]
-    return rise / 4 - np.abs(curve[:, middle + 1 :] - curve[:, [middle]])
 
 
 @claim(
@@ -228,17 +210,17 @@ def _plateau(curve: np.ndarray) -> np.ndarray:
     "up to the last layer but one, translation stays within a quarter of its rise from the third layer (of six) on",
     reads=_V16_READS,
     controls=(
-        Control(name="chance", reads=baselines(_V16_READS)),
+        Control("chance", baselines(_V16_READS)),
         Control(
-            name="translation encoder instead of the language models",
-            reads={
-                "masked full": tag(TRANSLATION, "ccg"),
-                "translation full": tag(TRANSLATION, "ccg"),
-                "causal left": tag(TRANSLATION, "ccg_left"),
-                "causal right": tag(TRANSLATION, "ccg_right"),
+            "translation encoder instead of the language models",
+            {
+                "masked full": _curves.tag(TRANSLATION, "ccg"),
+                "translation full": _curves.tag(TRANSLATION, "ccg"),
+                "causal left": _curves.tag(TRANSLATION, "ccg_left"),
+                "causal right": _curves.tag(TRANSLATION, "ccg_right"),
             },
         ),
-        Control(name="untrained models", reads=untrained(_V16_READS)),
+        Control("untrained models", untrained(_V16_READS)),
     ),
     learned=OBJECTIVES,
 )
@@ -248,8 +230,10 @@ def v16(curves: Curves) -> list[Condition]:
     A curve has an inner peak if some layer between the ends lies above both ends.
     """
     right = curves["causal right"]
-    steps = -falls(right[:, :-1])
-    plateau = _plateau(curves["translation full"])
+    steps = -_curves.falls(right[:, :-1])
+    full, middle = curves["translation full"], _curves.middle_layer(curves["translation full"].shape[1]) - 1
+    # positive at layers above the middle that differ from it by less than a quarter of the rise up to it
+    plateau = (full[:, [middle]] - full[:, :1]) / 4 - np.abs(full[:, middle + 1 :] - full[:, [middle]])
     first_late = right.shape[1] - plateau.shape[1] + 1
     return [
         _peak("the masked LM's category", curves["masked full"], 0.005, 0.020),
@@ -259,7 +243,7 @@ def v16(curves: Curves) -> list[Condition]:
             plateau,
             0.0,
             _V16_UNIT,
-            layer_names(plateau.shape[1], first_late),
+            _curves.layer_names(plateau.shape[1], first_late),
             published=0.03125,
         ),
         exceeds(
@@ -267,15 +251,15 @@ def v16(curves: Curves) -> list[Condition]:
             steps,
             0.0,
             _V16_UNIT,
-            step_names(steps.shape[1], 1),
+            _curves.step_names(steps.shape[1], 1),
             published=0.004,
         ),
     ]
 
 
 _V17_READS: dict[str, Reading] = {
-    **{f"{o.name} identity": identity(o) for o in OBJECTIVES},
-    **{f"{o.name} information": information(o, "input", first=1) for o in OBJECTIVES},
+    **{f"{o.name} identity": _curves.identity(o) for o in OBJECTIVES},
+    **{f"{o.name} information": _curves.information(o, "input", first=1) for o in OBJECTIVES},
 }
 
 
@@ -307,18 +291,17 @@ def _orders(num_layers: int) -> np.ndarray:
     reads=_V17_READS,
     controls=(
         Control(
-            name="layers in permuted order (95 % quantile)",
-            reads=_V17_READS,
+            "layers in permuted order (95 % quantile)",
+            _V17_READS,
             transform=permuted_layers,
             permuted=("layers", num_layers),
         ),
     ),
-    learned=OBJECTIVES,
     minimum_seeds=1,
 )
 def v17(curves: Curves) -> list[Condition]:
     """Layers are 1..L."""
-    agreement = [spearman(curves[f"{o.name} identity"], curves[f"{o.name} information"]) for o in OBJECTIVES]
+    agreement = [_curves.spearman(curves[f"{o.name} identity"], curves[f"{o.name} information"]) for o in OBJECTIVES]
     return [
         exceeds(
             "rank correlation over layers of identity neighbours and information about the input",

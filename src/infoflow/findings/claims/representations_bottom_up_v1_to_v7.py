@@ -4,26 +4,16 @@ from itertools import product
 
 import numpy as np
 
+from .. import _curves
 from .._control import seeds_alone
 from .._curves import LANGUAGE_MODEL_INFORMATION as READS
-from .._curves import (
-    SEED_DISTANCES,
-    TASK_DISTANCES,
-    clustering_control,
-    depth_correlation,
-    falls,
-    information,
-    layer_names,
-    step_names,
-    total_fall,
-)
 from .._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
 from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
 from .._two_estimates import by_usable_information
 
-_V1_READS = {"causal": information(CAUSAL, "input")}
+_V1_READS = {"causal": _curves.information(CAUSAL, "input")}
 
 
 @by_usable_information
@@ -37,22 +27,25 @@ _V1_READS = {"causal": information(CAUSAL, "input")}
     published="5.30 5.285 5.22 5.05 4.81 4.47 3.97 nats at layers 0 to 6: a fall of 1.33",
     statistic="mutual information with the input token falls at every layer; from layer 0 to the top by over .33 nats",
     reads=_V1_READS,
-    controls=(Control(name="untrained model", reads=untrained(_V1_READS)), clustering_control(_V1_READS)),
-    learned=(CAUSAL,),
+    controls=(Control("untrained model", untrained(_V1_READS)), _curves.clustering_control(_V1_READS)),
     minimum_seeds=1,
 )
 def v1(curves: Curves) -> list[Condition]:
     """Layers are 0..L."""
-    steps = falls(curves["causal"])
+    steps = _curves.falls(curves["causal"])
     return [
         exceeds(
-            "total fall of the information about the input", total_fall(curves["causal"]), 0.33, "nats", published=1.33
+            "total fall of the information about the input",
+            _curves.total_fall(curves["causal"]),
+            0.33,
+            "nats",
+            published=1.33,
         ),
-        exceeds("fall at every layer", steps, 0.0, "nats", step_names(steps.shape[1], 0), published=0.015),
+        exceeds("fall at every layer", steps, 0.0, "nats", _curves.step_names(steps.shape[1], 0), published=0.015),
     ]
 
 
-_V2_READS = {"causal": information(CAUSAL, "input"), "translation": information(TRANSLATION, "input")}
+_V2_READS = {"causal": _curves.information(CAUSAL, "input"), "translation": _curves.information(TRANSLATION, "input")}
 
 
 @by_usable_information
@@ -66,16 +59,15 @@ _V2_READS = {"causal": information(CAUSAL, "input"), "translation": information(
     statistic="mutual information with the input token falls at every layer of the translation encoder, and at least "
     ".15 nats less in total than in the causal LM",
     reads=_V2_READS,
-    controls=(Control(name="untrained models", reads=untrained(_V2_READS)), clustering_control(_V2_READS)),
-    learned=(CAUSAL, TRANSLATION),
+    controls=(Control("untrained models", untrained(_V2_READS)), _curves.clustering_control(_V2_READS)),
 )
 def v2(curves: Curves) -> list[Condition]:
     """Layers are 0..L."""
-    steps = falls(curves["translation"])
+    steps = _curves.falls(curves["translation"])
     return [
         exceeds(
             "total fall of the causal LM minus that of the translation encoder",
-            total_fall(curves["causal"]) - total_fall(curves["translation"]),
+            _curves.total_fall(curves["causal"]) - _curves.total_fall(curves["translation"]),
             0.15,
             "nats",
             published=0.59,
@@ -85,13 +77,13 @@ def v2(curves: Curves) -> list[Condition]:
             steps,
             0.0,
             "nats",
-            step_names(steps.shape[1], 0),
+            _curves.step_names(steps.shape[1], 0),
             published=0.005,
         ),
     ]
 
 
-_V3_READS = {"masked": information(MASKED, "input")}
+_V3_READS = {"masked": _curves.information(MASKED, "input")}
 
 
 @by_usable_information
@@ -108,11 +100,10 @@ _V3_READS = {"masked": information(MASKED, "input")}
     "together again, not that more about it can be read",
     reads=_V3_READS,
     controls=(
-        Control(name="causal LM", reads={"masked": information(CAUSAL, "input")}),
-        Control(name="untrained model", reads=untrained(_V3_READS)),
-        clustering_control(_V3_READS),
+        Control("causal LM", {"masked": _curves.information(CAUSAL, "input")}),
+        Control("untrained model", untrained(_V3_READS)),
+        _curves.clustering_control(_V3_READS),
     ),
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def v3(curves: Curves) -> list[Condition]:
@@ -122,7 +113,7 @@ def v3(curves: Curves) -> list[Condition]:
     """
     curve = curves["masked"]
     interior = curve[:, 1:-1]
-    names = layer_names(interior.shape[1], 1)
+    names = _curves.layer_names(interior.shape[1], 1)
     return [
         exceeds(
             "rise from the lowest layer between the ends to the top",
@@ -166,14 +157,14 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
     return [
         exceeds(
             f"rise of the information about the output, {name}",
-            -total_fall(target),
+            -_curves.total_fall(target),
             LEAST_RISE[model],
             "nats",
             published=RISE[model],
         ),
         exceeds(
             f"rank correlation of depth and information about the output, {name}",
-            depth_correlation(target),
+            _curves.depth_correlation(target),
             LEAST_CORRELATION,
             "Spearman's rho",
             published=CORRELATIONS[model][0],
@@ -181,7 +172,7 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
         ),
         stays_below(
             f"rank correlation of depth and information about the input, {name}",
-            depth_correlation(source),
+            _curves.depth_correlation(source),
             -LEAST_CORRELATION,
             "Spearman's rho",
             published=CORRELATIONS[model][1],
@@ -202,11 +193,7 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
     statistic="causal LM and masked LM (inputs as in training): Spearman with depth below -.9 for the input and above "
     ".9 for the output token; the latter rises by over .13 and .4 nats",
     reads=READS,
-    controls=(
-        Control(name="shuffled labels", reads=baselines(READS)),
-        Control(name="untrained models", reads=untrained(READS)),
-    ),
-    learned=(CAUSAL, MASKED),
+    controls=(Control("shuffled labels", baselines(READS)), Control("untrained models", untrained(READS))),
     minimum_seeds=1,
 )
 def v4(curves: Curves) -> list[Condition]:
@@ -220,7 +207,7 @@ REPLACED: dict[str, Reading] = {name: reading for name, reading in READS.items()
 
 def _change(curves: Curves, model: str) -> np.ndarray:
     """Sum of the absolute changes of input and output information from layer 0 to the top."""
-    return abs(total_fall(curves[f"{model} input"])) + abs(total_fall(curves[f"{model} output"]))
+    return abs(_curves.total_fall(curves[f"{model} input"])) + abs(_curves.total_fall(curves[f"{model} output"]))
 
 
 @by_usable_information
@@ -234,10 +221,9 @@ def _change(curves: Curves, model: str) -> np.ndarray:
     "masked LM (inputs as in training) over causal LM above 1.5",
     reads=READS,
     controls=(
-        Control(name="masked LM with shuffled labels", reads={**READS, **baselines(REPLACED)}),
-        Control(name="untrained masked LM", reads={**READS, **untrained(REPLACED)}),
+        Control("masked LM with shuffled labels", {**READS, **baselines(REPLACED)}),
+        Control("untrained masked LM", {**READS, **untrained(REPLACED)}),
     ),
-    learned=(CAUSAL, MASKED),
 )
 def v5(curves: Curves) -> list[Condition]:
     """Layers are 0..L; the masked LM sees inputs corrupted as in training."""
@@ -252,7 +238,7 @@ def v5(curves: Curves) -> list[Condition]:
     ]
 
 
-_V6_READS = {**TASK_DISTANCES, **SEED_DISTANCES}
+_V6_READS = {**_curves.TASK_DISTANCES, **_curves.SEED_DISTANCES}
 
 
 @claim(
@@ -264,8 +250,8 @@ _V6_READS = {**TASK_DISTANCES, **SEED_DISTANCES}
     "distance between objectives, by over .02",
     reads=_V6_READS,
     controls=(
-        seeds_alone(_V6_READS, tuple(TASK_DISTANCES), tuple(SEED_DISTANCES)),
-        Control(name="untrained models", reads=untrained(_V6_READS)),
+        seeds_alone(_V6_READS, tuple(_curves.TASK_DISTANCES), tuple(_curves.SEED_DISTANCES)),
+        Control("untrained models", untrained(_V6_READS)),
     ),
     learned=OBJECTIVES,
 )
@@ -274,9 +260,9 @@ def v6(curves: Curves) -> list[Condition]:
 
     Every distance between objectives must exceed every distance between seeds.
     """
-    pairs = list(product(TASK_DISTANCES, SEED_DISTANCES))
+    pairs = list(product(_curves.TASK_DISTANCES, _curves.SEED_DISTANCES))
     gaps = np.concatenate([curves[task] - curves[seed] for task, seed in pairs], axis=1)
-    layers = layer_names(curves[pairs[0][0]].shape[1], 1)
+    layers = _curves.layer_names(curves[pairs[0][0]].shape[1], 1)
     return [
         exceeds(
             "distance between objectives minus distance between seeds",
@@ -289,7 +275,7 @@ def v6(curves: Curves) -> list[Condition]:
     ]
 
 
-CLOSEST, *OTHERS = TASK_DISTANCES
+CLOSEST, *OTHERS = _curves.TASK_DISTANCES
 
 
 @claim(
@@ -302,14 +288,14 @@ CLOSEST, *OTHERS = TASK_DISTANCES
     published="layer 2: .430 (translation–masked LM) against .475 and .438; layer 6: .535 against .603 and .603; not "
     "at layer 1: .423 against .408",
     statistic="at every layer from 2 on, the distance translation–masked LM lies below both distances to the causal LM",
-    reads=TASK_DISTANCES,
+    reads=_curves.TASK_DISTANCES,
     controls=(
-        seeds_alone(TASK_DISTANCES, *TASK_DISTANCES),
-        Control(name="shuffled rows", reads=baselines(TASK_DISTANCES)),
+        seeds_alone(_curves.TASK_DISTANCES, *_curves.TASK_DISTANCES),
+        Control("shuffled rows", baselines(_curves.TASK_DISTANCES)),
         # Decides nothing: matched models start with the same encoder, and only the causal LM's mask differs.
         Control(
-            name="untrained models (translation and masked LM are one encoder before training)",
-            reads=untrained(TASK_DISTANCES),
+            "untrained models (translation and masked LM are one encoder before training)",
+            untrained(_curves.TASK_DISTANCES),
             decisive=False,
         ),
     ),
@@ -318,7 +304,7 @@ CLOSEST, *OTHERS = TASK_DISTANCES
 def v7(curves: Curves) -> list[Condition]:
     """Layers are 2..L: at layer 1 the published curves show the opposite."""
     gaps = [curves[other][:, 1:] - curves[CLOSEST][:, 1:] for other in OTHERS]
-    layers = layer_names(gaps[0].shape[1], 2)
+    layers = _curves.layer_names(gaps[0].shape[1], 2)
     return [
         exceeds(
             f"distance of another pair minus distance {CLOSEST}",

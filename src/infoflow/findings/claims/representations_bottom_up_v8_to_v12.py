@@ -2,26 +2,10 @@
 
 import numpy as np
 
+from .. import _curves
 from .._control import seeds_alone
-from .._curves import (
-    SEED_DISTANCES,
-    TASK_DISTANCES,
-    change,
-    change_by_rank,
-    falls,
-    frequent_over_rarest,
-    influence_by_rank,
-    later_over_earlier,
-    layer_names,
-    pair_names,
-    permuted_bins,
-    rank_correlation,
-    rarest_over_next,
-    step_names,
-    total_fall,
-)
 from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, Verdict, claim, exceeds, stays_below
-from .._model_group import CAUSAL, MASKED, OBJECTIVES, TOKEN_DROPOUT, TRANSLATION
+from .._model_group import OBJECTIVES, TOKEN_DROPOUT, TRANSLATION
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
 
@@ -33,24 +17,26 @@ from .._table import Reading, baselines, untrained
     published="growth from layer 1 to 6: +.112 (translation–masked LM), +.151 (causal LM–translation), +.195 (causal "
     "LM–masked LM); between seeds +.007, +.038 and +.113",
     statistic="each distance between objectives grows at every layer, and from layer 1 to the top by over .03",
-    reads=TASK_DISTANCES,
+    reads=_curves.TASK_DISTANCES,
     controls=(
-        Control(name="seeds of one objective", reads=dict(zip(TASK_DISTANCES, SEED_DISTANCES.values(), strict=True))),
-        Control(name="shuffled rows", reads=baselines(TASK_DISTANCES)),
+        Control(
+            "seeds of one objective", dict(zip(_curves.TASK_DISTANCES, _curves.SEED_DISTANCES.values(), strict=True))
+        ),
+        Control("shuffled rows", baselines(_curves.TASK_DISTANCES)),
     ),
     learned=OBJECTIVES,
 )
 def v8(curves: Curves) -> list[Condition]:
     """Layers are 1..L."""
-    steps = {pair: -falls(curves[pair]) for pair in TASK_DISTANCES}
-    layers = step_names(next(iter(steps.values())).shape[1], 1)
+    steps = {pair: -_curves.falls(curves[pair]) for pair in _curves.TASK_DISTANCES}
+    layers = _curves.step_names(next(iter(steps.values())).shape[1], 1)
     return [
         exceeds(
             "growth of the distance between two objectives, layer 1 to the top",
-            np.concatenate([-total_fall(curves[pair]) for pair in TASK_DISTANCES], axis=1),
+            np.concatenate([-_curves.total_fall(curves[pair]) for pair in _curves.TASK_DISTANCES], axis=1),
             0.03,
             "1 − PWCCA",
-            list(TASK_DISTANCES),
+            list(_curves.TASK_DISTANCES),
             published=0.112,
         ),
         exceeds(
@@ -84,15 +70,15 @@ def _somewhere(name: str, ratios: np.ndarray, labels: list[str], published: floa
     statistic="distance between consecutive layers: masked LM's last over every earlier one above 1.1; translation "
     "encoder never more than 1.1 times an earlier one, and its last under .91 times its first; causal LM and masked "
     "LM both rise and fall",
-    reads={"translation": change(TRANSLATION), "causal": change(CAUSAL), "masked": change(MASKED)},
+    reads=_curves.of_objectives(_curves.change),
     learned=OBJECTIVES,
 )
 def v9(curves: Curves) -> list[Condition]:
     """Change between consecutive layers 1-2 .. (L−1)-L."""
-    ratios = {model: later_over_earlier(curve) for model, curve in curves.items()}
+    ratios = {model: _curves.later_over_earlier(curve) for model, curve in curves.items()}
     masked = curves["masked"]
     num = masked.shape[1]
-    names = pair_names(num, 1)
+    names = _curves.pair_names(num, 1)
     return [
         exceeds(
             "last change of the masked LM over each earlier one",
@@ -124,11 +110,7 @@ def v9(curves: Curves) -> list[Condition]:
     ]
 
 
-_V10_READS = {
-    "translation": change_by_rank(TRANSLATION),
-    "causal": change_by_rank(CAUSAL),
-    "masked": change_by_rank(MASKED),
-}
+_V10_READS = _curves.of_objectives(_curves.change_by_rank)
 
 
 def _where_it_counts(curves: Curves, reversed_last: np.ndarray) -> np.ndarray:
@@ -143,7 +125,7 @@ def _lower_half(num_steps: int) -> int:
 
 
 def _labels(num_steps: int) -> list[str]:
-    steps = step_names(num_steps, 1)
+    steps = _curves.step_names(num_steps, 1)
     return [
         *(f"{step}, translation" for step in steps),
         *(f"{step}, causal LM" for step in steps[:-1]),
@@ -165,7 +147,7 @@ def _labels(num_steps: int) -> list[str]:
     "the rarest above 1.25, at every step of the translation encoder, every step but the last of the causal LM, and "
     "the lower half of the masked LM; both reversed at the masked LM's last step",
     reads=_V10_READS,
-    controls=(permuted_bins(_V10_READS), Control(name="untrained models", reads=untrained(_V10_READS))),
+    controls=(_curves.permuted_bins(_V10_READS), Control("untrained models", untrained(_V10_READS))),
     learned=OBJECTIVES,
 )
 def v10(curves: Curves) -> list[Condition]:
@@ -174,8 +156,8 @@ def v10(curves: Curves) -> list[Condition]:
     Frequent tokens change more in translation at every step, in the causal LM at all but the last, and in the masked LM
     in the lower half; at its last step they change less.
     """
-    correlations = {name: -rank_correlation(curve) for name, curve in curves.items()}
-    ratios = {name: frequent_over_rarest(curve) for name, curve in curves.items()}
+    correlations = {name: -_curves.rank_correlation(curve) for name, curve in curves.items()}
+    ratios = {name: _curves.frequent_over_rarest(curve) for name, curve in curves.items()}
     return [
         exceeds(
             "rank correlation of change with frequency",
@@ -197,11 +179,7 @@ def v10(curves: Curves) -> list[Condition]:
     ]
 
 
-_V11_READS = {
-    "translation": influence_by_rank(TRANSLATION),
-    "causal": influence_by_rank(CAUSAL),
-    "masked": influence_by_rank(MASKED),
-}
+_V11_READS = _curves.of_objectives(_curves.influence_by_rank)
 
 
 @claim(
@@ -217,13 +195,13 @@ _V11_READS = {
     "bins passes once in 40 times) in every layer of the causal LM and in layer 1 of the translation encoder, where "
     "the rarest bin is above 2 times the next; in layer 1 of the masked LM the correlation stays below .62",
     reads=_V11_READS,
-    controls=(permuted_bins(_V11_READS), Control(name="untrained models", reads=untrained(_V11_READS))),
+    controls=(_curves.permuted_bins(_V11_READS), Control("untrained models", untrained(_V11_READS))),
     learned=OBJECTIVES,
 )
 def v11(curves: Curves) -> list[Condition]:
     """Influence in blocks 1..L, by frequency bin."""
-    correlations = {name: rank_correlation(curve) for name, curve in curves.items()}
-    layers = layer_names(correlations["causal"].shape[1], 1)
+    correlations = {name: _curves.rank_correlation(curve) for name, curve in curves.items()}
+    layers = _curves.layer_names(correlations["causal"].shape[1], 1)
     return [
         exceeds(
             "rank correlation of influence with rarity",
@@ -235,7 +213,7 @@ def v11(curves: Curves) -> list[Condition]:
         ),
         exceeds(
             "influence of the rarest tokens over that of the next bin, layer 1 of the translation encoder",
-            rarest_over_next(curves["translation"])[:, :1],
+            _curves.rarest_over_next(curves["translation"])[:, :1],
             2.0,
             "ratio",
             published=2.7,
@@ -255,15 +233,15 @@ def v11(curves: Curves) -> list[Condition]:
 NO_OUTLIER = 1.2
 
 
-PLAIN = influence_by_rank(TRANSLATION)
+PLAIN = _curves.influence_by_rank(TRANSLATION)
 
 
-_V12_READS: dict[str, Reading] = {"plain": PLAIN, "dropout": influence_by_rank(TOKEN_DROPOUT)}
+_V12_READS: dict[str, Reading] = {"plain": PLAIN, "dropout": _curves.influence_by_rank(TOKEN_DROPOUT)}
 
 
 def hinders(curves: Curves, verdict: Verdict) -> str | None:
     """Report that there is no influence for dropout to reduce."""
-    ratio = float(rarest_over_next(curves["plain"])[0, 0])
+    ratio = float(_curves.rarest_over_next(curves["plain"])[0, 0])
     if ratio > NO_OUTLIER:
         return None
     return (
@@ -282,16 +260,11 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
     statistic="influence of the rarest bin over that of the next, layer 1: with token dropout below 1.2, and at least "
     "25 % below the ratio without it",
     reads=_V12_READS,
-    controls=(
-        seeds_alone(_V12_READS, "plain", "dropout"),
-        Control(name="untrained models", reads=untrained(_V12_READS)),
-    ),
-    learned=(TRANSLATION, TOKEN_DROPOUT),
+    controls=(seeds_alone(_V12_READS, "plain", "dropout"), Control("untrained models", untrained(_V12_READS))),
     hinders=hinders,
 )
 def v12(curves: Curves) -> list[Condition]:
-    """Influence in layer 1 of translation encoders, by frequency bin."""
-    plain, dropout = (rarest_over_next(curves[name])[:, :1] for name in ("plain", "dropout"))
+    plain, dropout = (_curves.rarest_over_next(curves[name])[:, :1] for name in ("plain", "dropout"))
     return [
         stays_below(
             "influence of the rarest tokens over that of the next bin, layer 1, with token dropout",

@@ -8,15 +8,12 @@ from infoflow.representations import CONVERGED
 
 from .._control import seeds_alone
 from .._curves import depth_correlation, geometry, identity, information, layer_names, step_names
-from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, Verdict, claim, exceeds, stays_below
+from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, claim, exceeds, stays_below
 from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
 from .._readings import DECODER, ENCODER, how_closed, lost_share, some_retrained, untrained_share
 from .._sources import ENCODER_SPACES, GEOMETRY, LESSONS_ON_WORDS, OURS
 from .._table import Reading, baselines, untrained
 from .._two_estimates import also_by, of_usable_information
-
-# Claims about representations: V18, Z1, Z2.
-
 
 _V18_READS = untrained({NAMES[o]: identity(o) for o in OBJECTIVES})
 
@@ -32,7 +29,7 @@ TRAINED = identity(CAUSAL)
     statistic="share of the 50 nearest neighbours that are the same token, untrained models: no layer lies .02 or "
     "more below layer 1",
     reads=_V18_READS,
-    controls=(Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(_V18_READS, TRAINED)),),
+    controls=(Control("trained causal LM, which must lose it", dict.fromkeys(_V18_READS, TRAINED)),),
     learned=(CAUSAL,),
     minimum_seeds=1,
 )
@@ -76,9 +73,7 @@ v18 = also_by(
     replace(
         v18,
         reads=_V18_USABLE,
-        controls=(
-            Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(_V18_USABLE, _TRAINED_USABLE)),
-        ),
+        controls=(Control("trained causal LM, which must lose it", dict.fromkeys(_V18_USABLE, _TRAINED_USABLE)),),
         statistic=f"untrained models: no layer lies {CONVERGED} nats or more below layer 0",
         test=_loss_of_usable_information,
     ),
@@ -102,15 +97,14 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
     "above .8, and a fall of over .05 at the last layer",
     reads=_Z1_READS,
     controls=(
-        Control(name="isotropic Gaussian", reads=baselines(_Z1_READS)),
-        Control(name="untrained model", reads=untrained(_Z1_READS)),
+        Control("isotropic Gaussian", baselines(_Z1_READS)),
+        Control("untrained model", untrained(_Z1_READS)),
         Control(
-            name="Spearman's correlation in place of the cosine",
-            reads={"masked": geometry(MASKED, "average_similarity", space="rank")},
+            "Spearman's correlation in place of the cosine",
+            {"masked": geometry(MASKED, "average_similarity", space="rank")},
             decisive=False,
         ),
     ),
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def z1(curves: Curves) -> list[Condition]:
@@ -159,11 +153,10 @@ _Z2_READS = _reads("self_similarity")
     "layers 0..L−1 below −.8, and a fall of over .05 (a quarter of the smaller published one), in both language models",
     reads=_Z2_READS,
     controls=(
-        Control(name="shuffled words", reads=_reads("shuffled_self_similarity")),
+        Control("shuffled words", _reads("shuffled_self_similarity")),
         # Random attention mixes words too: it is not a null of this claim, but shows the contribution of training.
-        Control(name="untrained models", reads=untrained(_Z2_READS), decisive=False),
+        Control("untrained models", untrained(_Z2_READS), decisive=False),
     ),
-    learned=LANGUAGE_MODELS,
     minimum_seeds=1,
 )
 def z2(curves: Curves) -> list[Condition]:
@@ -191,9 +184,6 @@ def z2(curves: Curves) -> list[Condition]:
     ]
 
 
-# Claims about representations: Z-5, Z-6.
-
-
 _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MASKED)}
 
 
@@ -209,13 +199,11 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
     reads=_Z5_READS,
     controls=(
         seeds_alone(_Z5_READS, "translation", "masked-lm"),
-        Control(name="isotropic Gaussian", reads=baselines(_Z5_READS)),
-        Control(name="untrained models", reads=untrained(_Z5_READS)),
+        Control("isotropic Gaussian", baselines(_Z5_READS)),
+        Control("untrained models", untrained(_Z5_READS)),
     ),
-    learned=(TRANSLATION, MASKED),
 )
 def z5(curves: Curves) -> list[Condition]:
-    """Reads layer 0 only."""
     return [
         exceeds(
             "average similarity of the translation encoder's embeddings over the masked LM's",
@@ -244,8 +232,8 @@ _RATIO = 1.5
     "times its largest rise at an earlier one; the masked LM does not meet this",
     reads=_Z6_READS,
     controls=(
-        Control(name="masked LM", reads={"translation": geometry(MASKED, "average_similarity")}),
-        Control(name="untrained model", reads=untrained(_Z6_READS)),
+        Control("masked LM", {"translation": geometry(MASKED, "average_similarity")}),
+        Control("untrained model", untrained(_Z6_READS)),
     ),
     learned=(TRANSLATION, MASKED),
 )
@@ -264,18 +252,11 @@ def z6(curves: Curves) -> list[Condition]:
             0.0,
             "cosine",
             ["by itself", *step_names(earlier.shape[1], 0)],
-        ),
+        )
     ]
 
 
-# Claims about context: E1, E2.
-
-
 LEAST = 0.10
-
-
-def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
-    return some_retrained(curves["share"])
 
 
 @claim(
@@ -293,12 +274,11 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     reads={"share": lost_share(ENCODER)},
     controls=(
         Control(
-            name="untrained model, closed at test time (as a share of what the trained one has learned)",
-            reads={"share": untrained_share(ENCODER)},
+            "untrained model, closed at test time (as a share of what the trained one has learned)",
+            {"share": untrained_share(ENCODER)},
         ),
     ),
-    learned=(TRANSLATION,),
-    hinders=hinders,
+    hinders=some_retrained,
     minimum_seeds=1,
 )
 def e1(curves: Curves) -> list[Condition]:
@@ -314,10 +294,6 @@ def e1(curves: Curves) -> list[Condition]:
     ]
 
 
-def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
-    return some_retrained(curves["difference"])
-
-
 @claim(
     "context:E2",
     "In a translation model, the encoder provides the context: more of what the model has learned depends on the "
@@ -331,16 +307,14 @@ def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     reads={"difference": lost_share(ENCODER, less=DECODER)},
     controls=(
         Control(
-            name="untrained model, closed at test time (as a share of what the trained one has learned)",
-            reads={"difference": untrained_share(ENCODER, less=DECODER)},
+            "untrained model, closed at test time (as a share of what the trained one has learned)",
+            {"difference": untrained_share(ENCODER, less=DECODER)},
         ),
     ),
-    learned=(TRANSLATION,),
-    hinders=_e2_hinders,
+    hinders=some_retrained,
     minimum_seeds=1,
 )
 def e2(curves: Curves) -> list[Condition]:
-    """Self-attention of a translation model's encoder compared with that of its decoder."""
     difference = curves["difference"]
     return [
         exceeds(

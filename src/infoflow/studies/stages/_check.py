@@ -25,9 +25,6 @@ from .._study_models import StudyModels
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 from ._train import Train
 
-# How well the models of a study are matched: parameters, operations, updates, tokens, initial weights.
-
-
 _VERSION = 1  # increase when the same plan counts differently
 _REFERENCE = "masked-lm"
 
@@ -66,7 +63,9 @@ class MatchModel(OfRecipe, AbstractFactStage):
         config = dataclasses.replace(models.plan.training, seed=recipe.seed)
         flops = count_training_flops(objective, config, models.training_data(recipe), module)
         measured = objective.exported(module)
-        drawn, matched = matched_weights(measured, _reference(models, recipe.seed))
+        # The masked LM with BERT blocks that this seed would start with.
+        reference = models.initial(Recipe(objective=Spec(_REFERENCE), architecture=BERT, seed=recipe.seed))
+        drawn, matched = matched_weights(measured, reference)
         return {
             "measured_parameters": sum(parameter.numel() for parameter in measured.parameters()),
             "flops": flops.total,
@@ -96,11 +95,6 @@ def _bits(parameter: Tensor) -> tuple[tuple[int, ...], bytes]:
     return tuple(parameter.shape), parameter.detach().cpu().numpy().tobytes()
 
 
-def _reference(models: StudyModels, seed: int) -> nn.Module:
-    """The masked LM with BERT blocks that this seed would start with."""
-    return models.initial(Recipe(objective=Spec(_REFERENCE), architecture=BERT, seed=seed))
-
-
 def _initialisation(models: StudyModels, recipe: Recipe, counted: dict[str, Any]) -> str:
     drawn, matched = counted["drawn_weights"], counted["matched_weights"]
     if models.teacher(recipe) is not None:
@@ -111,9 +105,6 @@ def _initialisation(models: StudyModels, recipe: Recipe, counted: dict[str, Any]
     if matched == drawn:
         return f"matched: {share}"
     return f"matched on the side that reads the text: {share}; the others have no counterpart"
-
-
-# Combine the tables of all stages, and judge the published claims on them.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,9 +175,6 @@ def _replace(folder: RunFolder, schemas: Sequence[TableSchema], found: Mapping[s
             folder.tables.write(found[schema.name], schema)
 
 
-# Show what each objective of a study makes of one training example.
-
-
 _SHOWN = 1  # increase when the same plan shows other examples
 _LENGTH, _ROWS = 16, 1000  # tokens; rows to choose from
 
@@ -212,13 +200,7 @@ class ShowExample(OfRecipe, AbstractTableStage):
         return [cls(models=models, recipe=recipe, needs=(trained[recipe.name],)) for recipe in firsts.values()]
 
     def depends(self) -> list[Any]:
-        return [
-            "shown",
-            _SHOWN,
-            OBJECTIVE_EXAMPLES.version,
-            self.models.train_key(self.recipe),
-            self.recipe.name,
-        ]
+        return ["shown", _SHOWN, OBJECTIVE_EXAMPLES.version, self.models.train_key(self.recipe), self.recipe.name]
 
     def make(self) -> pd.DataFrame:
         objective, data = self.models.objective(self.recipe), self.models.training_data(self.recipe)

@@ -7,26 +7,19 @@ they are rebuilt from existing files or by a second training, which must match e
 import math
 import re
 import shutil
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from infoflow import training
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, digest, file_digest
 from infoflow.results import Recipe, Subject
-from infoflow.training import (
-    CHECKPOINTS,
-    CLOCKS,
-    SNAPSHOTS,
-    Snapshots,
-    Step,
-    TrainConfig,
-    TrainingHook,
-    checkpoint_steps,
-)
 
 from .._result_cache import Part
 from .._study_models import TRAINED, StudyModels
@@ -45,11 +38,10 @@ class Keep(OfRecipe):
     kind = "keep"
     named = "keep {self.recipe.name}"
     with_training = True
-    makes = (CHECKPOINTS.with_keys(*CLOCKS),)
+    makes = (training.CHECKPOINTS.with_keys(*training.CLOCKS),)
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Keep]":
-        """One stage for each training."""
         if not models.plan.checkpoints.on:
             return []
         if not models.prepared:
@@ -87,9 +79,8 @@ class Keep(OfRecipe):
         return {}
 
     def tables(self) -> Part:
-        """Manifest entries of each kept update."""
         models, recipe = self.models, self.recipe
-        return {CHECKPOINTS.name: pd.DataFrame([self._row(update) for update in models.wanted(recipe)])}
+        return {training.CHECKPOINTS.name: pd.DataFrame([self._row(update) for update in models.wanted(recipe)])}
 
     def _row(self, update: int) -> dict[str, Any]:
         models, recipe = self.models, self.recipe
@@ -150,7 +141,7 @@ class Keep(OfRecipe):
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         if is_first():
-            models.snapshots(recipe).adopt(Snapshots(folder / SNAPSHOTS))
+            models.snapshots(recipe).adopt(training.Snapshots(folder / training.SNAPSHOTS))
             models.snapshots(recipe).share_with(models.weights(recipe), models.updates(recipe))
         _remove(folder)
 
@@ -171,7 +162,7 @@ class _Enough(Exception):
     """Raised when no later update is needed."""
 
 
-class _StopAfter(TrainingHook):
+class _StopAfter(training.TrainingHook):
     """Ends a training after an update, without writing its model."""
 
     name = "stop"
@@ -179,7 +170,7 @@ class _StopAfter(TrainingHook):
     def __init__(self, last: int) -> None:
         self._last = last
 
-    def on_step_begin(self, step: Step) -> None:
+    def on_step_begin(self, step: training.Step) -> None:
         if step.update > self._last:
             raise _Enough
 
@@ -198,21 +189,6 @@ def _remove(folder: Path) -> None:
     wait_for_all()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The checkpoints of one training."""
-
-    parameters: int
-    training: TrainConfig  # with its actual length
-    dtype: str
-
-    def size(self, steps: list[int]) -> int:
-        r"""Size in bytes: \(4 P\) for the first and the last, \(4 P\) or \(2 P\) for the others."""
-        width = 4 if self.dtype == "float32" else 2
-        ends = len({0, self.training.updates} & set(steps))
-        return self.parameters * (4 * ends + width * (len(steps) - ends))
-
-
 def check_budget(models: StudyModels) -> None:
     """Check the size of all checkpoints of a study against the plan's budget."""
     plan = models.plan.checkpoints
@@ -220,24 +196,31 @@ def check_budget(models: StudyModels) -> None:
     for recipe in models.plan.recipes():
         if _kind(recipe) not in sizes:
             sizes[_kind(recipe)] = _parameters(models, recipe)
-    kept = [_kept(models, recipe, sizes[_kind(recipe)]) for recipe in models.plan.recipes()]
-    needed = sum(one.size(plan.steps(one.training)) for one in kept)
-    _tell_short_trainings(plan.schedule, min(one.training.updates for one in kept))
+    kept = [
+        (sizes[_kind(recipe)], replace(models.plan.training, updates=models.updates(recipe)))
+        for recipe in models.plan.recipes()
+    ]
+
+    def size(steps: Callable[[training.TrainConfig], list[int]]) -> int:
+        r"""Bytes of all: \(4 P\) for the first and the last of a training, \(4 P\) or \(2 P\) for the others."""
+        width, total = 4 if plan.dtype == "float32" else 2, 0
+        for parameters, config in kept:
+            ends = len({0, config.updates} & set(chosen := steps(config)))
+            total += parameters * (4 * ends + width * (len(chosen) - ends))
+        return total
+
+    needed = size(plan.steps)
+    _tell_short_trainings(plan.schedule, min(config.updates for _, config in kept))
     if needed <= plan.budget * 1e9:
         return
-    count = len(plan.steps(kept[0].training))
-    fitting = _largest(lambda k: sum(one.size(_log(k, one)) for one in kept) <= plan.budget * 1e9)
+    count = len(plan.steps(kept[0][1]))
+    fitting = bisect(range(1, _MOST + 1), plan.budget * 1e9, key=lambda k: size(partial(_log, k)))
     way = f'checkpoints.schedule = "log:{fitting}" fits; or' if fitting else "Even the first and the last do not fit:"
     share = f"for each of {len(kept)} training runs" if len(kept) > 1 else "for one training run"
     raise UserError(
         f"checkpoints.budget must cover all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
         f"{plan.budget:g} GB. {way} raise the budget."
     )
-
-
-def _kept(models: StudyModels, recipe: Recipe, parameters: int) -> _Kept:
-    training = replace(models.plan.training, updates=models.updates(recipe))
-    return _Kept(parameters, training, models.plan.checkpoints.dtype)
 
 
 def _kind(recipe: Recipe) -> tuple[str, str]:
@@ -251,18 +234,8 @@ def _parameters(models: StudyModels, recipe: Recipe) -> int:
     return sum(parameter.numel() for parameter in models.initial(recipe).parameters())
 
 
-def _log(k: int, one: _Kept) -> list[int]:
-    training = one.training
-    return checkpoint_steps(f"log:{k}", training.updates, min(training.warmup_updates, training.updates))
-
-
-def _largest(fits: Callable[[int], bool]) -> int:
-    """The largest k that fits, or 0."""
-    low, high = 0, _MOST
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+def _log(k: int, config: training.TrainConfig) -> list[int]:
+    return training.checkpoint_steps(f"log:{k}", config.updates, min(config.warmup_updates, config.updates))
 
 
 def _tell_short_trainings(schedule: str, updates: int) -> None:

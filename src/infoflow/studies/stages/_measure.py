@@ -11,24 +11,9 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from infoflow import flow
 from infoflow.corpus import Corpus
-from infoflow.flow import (
-    AbstractMeasure,
-    Failure,
-    Measured,
-    PairMeasure,
-    PassOptions,
-    SampleKey,
-    TokenSample,
-    agree,
-    collect,
-    describe_measure,
-    is_first,
-    job_key,
-    measure_shard,
-    merge_shards,
-    wait_for_all,
-)
+from infoflow.flow import AbstractMeasure, PairMeasure, PassOptions
 from infoflow.foundation import UserError, digest, scratch_folder
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
@@ -41,8 +26,6 @@ from .._scores import content_ids_of, task_scores
 from ._stage import AbstractMeasuring, OfModels
 
 # How a model is measured: each table has its own key, so that a new measure leaves the others unchanged.
-
-
 Key = TypeVar("Key", bound=Hashable)
 MEASURED = "measured"
 _SAMPLES = "samples"
@@ -75,20 +58,19 @@ class AbstractMeasureStage(AbstractMeasuring):
 
     @property
     def pair_measures(self) -> list[PairMeasure]:
-        """The pair measures that use its sample."""
         return []
 
     def is_done(self) -> bool:
-        return super().is_done() and agree(self.has_sample())
+        return super().is_done() and flow.agree(self.has_sample())
 
     def run(self) -> dict[str, Any]:
         """Compute missing tables; the model also runs if its sample is missing."""
-        if not agree(self.has_sample()) and not self.cache.missing(self.stored, self.table_keys()):
+        if not flow.agree(self.has_sample()) and not self.cache.missing(self.stored, self.table_keys()):
             self.measure([], with_sample=True)
         return super().run()
 
     def make(self, names: list[str]) -> Computed:
-        return self.measure(names, with_sample=not agree(self.has_sample()))
+        return self.measure(names, with_sample=not flow.agree(self.has_sample()))
 
     # -- the sample ---------------------------------------------------------------------------------------------------
 
@@ -97,33 +79,29 @@ class AbstractMeasureStage(AbstractMeasuring):
         return self.cache.path(_SAMPLES, self.samples_key())
 
     def has_sample(self) -> bool:
-        """Whether the sample exists or no remaining comparison needs it."""
         if not self.pair_measures or (self.samples_folder / _COMPLETE).exists():
             return True
         return all(self.cache.done("compared", key) for key in self.compared_in)
 
-    def sample(self) -> dict[SampleKey, TokenSample]:
+    def sample(self) -> dict[flow.SampleKey, flow.TokenSample]:
         """The sample of clean text of the stack that reads it (the first process's, if there are several)."""
         paths = sorted(path for path in self.samples_folder.rglob("*-clean") if path.is_dir())
-        return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in reversed(paths)}
+        return {(path.name.removesuffix("-clean"), "clean"): flow.TokenSample.load(path) for path in reversed(paths)}
 
     def fresh_samples_folder(self) -> Path:
         """The folder of the sample, without leftovers of earlier calls."""
-        if is_first():
+        if flow.is_first():
             shutil.rmtree(self.samples_folder, ignore_errors=True)
-        wait_for_all()
+        flow.wait_for_all()
         return self.samples_folder
 
     def keep_sample(self) -> None:
-        """Mark the sample as complete."""
         self.samples_folder.mkdir(parents=True, exist_ok=True)
         (self.samples_folder / _COMPLETE).touch()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
-    """Measures a model of a study on held-out sentences."""
-
     @cached_property
     @abstractmethod
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
@@ -148,7 +126,7 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
         """Results of the measures for the model, on `corpus` instead of its own sentences if given."""
         measures = [measure for name in names for measure in self.by_table.get(name, [])]
         tables: Part = {}
-        failures: tuple[Failure, ...] = ()
+        failures: tuple[flow.Failure, ...] = ()
         if with_sample:
             measures += self.pair_measures
         if any(measure.why_not(model) is None for measure in measures):
@@ -156,11 +134,11 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
             tables, failures = dict(measured.tables), measured.failures
         return Computed(tables=tables, failures=failures)
 
-    def _pass(self, model: Model, corpus: Corpus, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
+    def _pass(self, model: Model, corpus: Corpus, measures: list[AbstractMeasure], keep_sample: bool) -> flow.Measured:
         plan, data = self.models.plan.analysis, self.models.data
         options = plan.passes(decoder_states=False, corruption=self.objective)
         several = sum(map(len, self.by_table.values())) > 1
-        run = partial(collect, model, corpus, measures, options=options, ranks_from=data.train)
+        run = partial(flow.collect, model, corpus, measures, options=options, ranks_from=data.train)
         if not keep_sample:
             with scratch_folder() as temporary:
                 return run(folder=temporary, keep_going=several)
@@ -171,8 +149,6 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractScoredMeasure(AbstractStudyMeasure):
-    """A model of a study that is also scored."""
-
     @abstractmethod
     def scores(self, model: Model) -> pd.DataFrame:
         """How well the model performs its training task."""
@@ -199,7 +175,7 @@ class AbstractScoredMeasure(AbstractStudyMeasure):
 
 def described(measures: Sequence[AbstractMeasure]) -> list:
     """What the measures' results depend on in addition to the states."""
-    return [describe_measure(each) for each in measures]
+    return [flow.describe_measure(each) for each in measures]
 
 
 class LoadedOnce(Generic[Key]):
@@ -220,9 +196,6 @@ class LoadedOnce(Generic[Key]):
 
     def clear(self) -> None:
         self._held.clear()
-
-
-# Measure a pretrained or external model, whole or in shards.
 
 
 SHARDS = "shards"
@@ -272,10 +245,11 @@ class MeasureGiven(AbstractMeasureStage):
             measures=measures,
             parameters=sum(parameter.numel() for parameter in model.module.parameters()),
             model_keys={
-                name: job_key(model, corpus, writing, passes) for name, writing in measures_by_table(measures).items()
+                name: flow.job_key(model, corpus, writing, passes)
+                for name, writing in measures_by_table(measures).items()
             }
             | ({GIVEN_SCORES.name: _scores_key(model, corpus, passes)} if scored else {}),
-            pass_key=job_key(model, corpus, measures, passes),
+            pass_key=flow.job_key(model, corpus, measures, passes),
             merging=merging,
         )
         stage.__dict__["model"] = model  # equals what `model` would load
@@ -286,7 +260,6 @@ class MeasureGiven(AbstractMeasureStage):
         return self.given.load(self.options)
 
     def release(self) -> None:
-        """Release the model; it is loaded again on demand."""
         self.__dict__.pop("model", None)
 
     def needed_for(self, parts: Sequence[str]) -> "MeasureGiven":
@@ -335,7 +308,9 @@ class MeasureGiven(AbstractMeasureStage):
         # The error of a single requested measure is the command's error; among several, each fails alone.
         several = len(self.measures) > 1
         folder = self.fresh_samples_folder()
-        measured = collect(self.model, self.corpus, [*measures, *for_pairs], folder, self.passes, keep_going=several)
+        measured = flow.collect(
+            self.model, self.corpus, [*measures, *for_pairs], folder, self.passes, keep_going=several
+        )
         if with_sample:
             self.keep_sample()
         return Computed(tables=scores | dict(measured.tables), failures=measured.failures)
@@ -344,11 +319,10 @@ class MeasureGiven(AbstractMeasureStage):
         """Run every `num`-th batch, and store its sums for `merge`."""
         out = self.bench.path(SHARDS, self.pass_key) / f"{index}-of-{num}"
         if not out.exists():
-            measure_shard(self.model, self.corpus, self.measures, index, num, out, self.passes)
+            flow.measure_shard(self.model, self.corpus, self.measures, index, num, out, self.passes)
         self.release()
 
     def _merged(self, with_sample: bool) -> Computed:
-        """The model's tables from its shards."""
         shards = shards_in(self.bench.path(SHARDS, self.pass_key))
         if not shards:
             raise UserError(
@@ -356,14 +330,14 @@ class MeasureGiven(AbstractMeasureStage):
                 "or infoflow has changed: run the shards again."
             )
         folder = self.fresh_samples_folder()
-        merged = merge_shards(self.model, self.corpus, self.measures, shards, folder, self.passes)
+        merged = flow.merge_shards(self.model, self.corpus, self.measures, shards, folder, self.passes)
         if with_sample:  # no shard has a sample of all sentences
             self.measure([], with_sample=True)
         return Computed(tables=merged.tables, failures=merged.failures)
 
 
 def _scores_key(model: Model, corpus: Corpus, passes: PassOptions) -> str:
-    return digest([GIVEN_SCORES.name, GIVEN_SCORES.version, job_key(model, corpus, [], passes)])
+    return digest([GIVEN_SCORES.name, GIVEN_SCORES.version, flow.job_key(model, corpus, [], passes)])
 
 
 def shards_in(folder: Path) -> list[Path]:

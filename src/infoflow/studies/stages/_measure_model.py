@@ -243,22 +243,17 @@ def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
     subjects = [one for one in subjects if plan.objective(one.recipe.objective.label).family != STATIC]
     ordered = sorted(subjects, key=lambda one: (one.recipe.objective.label, one.recipe.seed))
     for first, second in combinations(ordered, 2):
-        alike = first.trained == second.trained and _share_one(first.recipe, second.recipe)
-        if alike and any(_asked(plan, rule, first.recipe, second.recipe) for rule in plan.pairs):
+        one, other = first.recipe, second.recipe
+        alike = first.trained == second.trained and one.architecture == other.architecture
+        alike &= (one.objective == other.objective) != (one.seed == other.seed)
+        if alike and any(_asked(plan, rule, one, other) for rule in plan.pairs):
             found.append((first, second))
     return found
 
 
 def pair_key(models: StudyModels, first: Subject, second: Subject) -> str:
-    """Key of the comparison of two models."""
     measures = described(pair_measures(models.plan.analysis))
     return digest([models.states_key(first), models.states_key(second), measures])
-
-
-def _share_one(first: Recipe, second: Recipe) -> bool:
-    if first.architecture != second.architecture:
-        return False
-    return (first.objective == second.objective) + (first.seed == second.seed) == 1
 
 
 def _asked(plan: StudyPlan, rule: str, first: Recipe, second: Recipe) -> bool:

@@ -34,18 +34,13 @@ class AbstractStage(ABC):
     finished stage stays finished in every later graph that contains it.
     """
 
-    kind: ClassVar[str]
-    """The first word of its label; the recorded cost of a stage scales the estimates of its kind."""
-    named: ClassVar[str]
-    """Its label, for people: "train {self.recipe.name}"."""
-    makes: ClassVar[Sequence[TableSchema]] = ()
-    """Its tables, without the columns that identify models."""
+    kind: ClassVar[str]  # the first word of its label; the recorded cost of a stage scales the estimates of its kind
+    named: ClassVar[str]  # its label, for people: "train {self.recipe.name}"
+    makes: ClassVar[Sequence[TableSchema]] = ()  # its tables, without the columns that identify models
     guess: ClassVar[float] = 0.05
     """Rough cost relative to the training of a masked LM, until one of its kind is recorded."""
-    with_training: ClassVar[bool] = False
-    """Whether `infoflow train` runs it too, after the training of its model."""
-    runs_models: ClassVar[bool] = True
-    """Whether it uses the plan's threads and, if available, the GPU."""
+    with_training: ClassVar[bool] = False  # whether `infoflow train` runs it too, after the training of its model
+    runs_models: ClassVar[bool] = True  # whether it uses the plan's threads and, if available, the GPU
 
     needs: tuple[str, ...] = ()
     cost: float = 1.0  # seconds: recorded, else estimated
@@ -80,15 +75,10 @@ class AbstractStage(ABC):
 
     @property
     def estimate(self) -> float:
-        """Its `guess`, or a better estimate."""
         return self.guess
 
     def check(self) -> None:  # noqa: B027 (most need nothing)
-        """Refuse what would make the stage fail hours later; called before any stage of a graph is run.
-
-        Raises:
-            UserError: A requirement is not installed, or foreign files occupy the place of its results.
-        """
+        """Refuse what would make the stage fail hours later; called before any stage of a graph is run."""
 
     def columns(self) -> Mapping[str, Any]:
         """The key columns that identify the models of its rows, with their values."""
@@ -127,8 +117,7 @@ class AbstractStage(ABC):
 class AbstractKept(AbstractStage):
     """A stage that stores its result in the run folder, under a name and a key."""
 
-    stored: ClassVar[str]
-    """The name under which the result is stored."""
+    stored: ClassVar[str]  # the name under which the result is stored
 
     @property
     @abstractmethod
@@ -145,8 +134,6 @@ class AbstractKept(AbstractStage):
 
 
 class AbstractTableStage(AbstractKept):
-    """A stage that computes and stores all of its tables at once."""
-
     @abstractmethod
     def make(self) -> pd.DataFrame | Part:
         """The tables of `makes`, or only the rows if it makes a single table."""
@@ -181,7 +168,6 @@ class AbstractMeasuring(AbstractKept):
         return agree(all(self.cache.done(self.stored, key) for key in self.table_keys().values()))
 
     def run(self) -> dict[str, Any]:
-        """Make the missing tables."""
         self.cache.each_table(self.stored, self.table_keys(), self.plain_schemas(), self.make)
         return {"failures": len(self.failures())}
 
@@ -194,8 +180,6 @@ class AbstractMeasuring(AbstractKept):
 
 
 class AbstractFactStage(AbstractKept):
-    """A stage that stores plain values, once."""
-
     @abstractmethod
     def make(self) -> dict[str, Any]:
         """The values."""
@@ -204,14 +188,11 @@ class AbstractFactStage(AbstractKept):
         return self.cache.facts(self.stored, self.content, self.make)
 
     def facts(self) -> dict[str, Any]:
-        """The values of a finished stage."""
         return self.cache.read_facts(self.stored, self.content)
 
 
 @runtime_checkable
 class TrainedInFolder(Protocol):
-    """A model that a stage trains in its own folder."""
-
     @property
     def models(self) -> StudyModels: ...
     @property
@@ -246,8 +227,6 @@ class AbstractModelStage(AbstractFactStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OfModels(AbstractStage):
-    """A stage of the models of a study."""
-
     models: StudyModels
 
     @property

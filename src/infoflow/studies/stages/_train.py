@@ -11,21 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow import heads
 from infoflow._subjects import provided
 from infoflow.architectures import kinds_of
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, Reader, agree, is_first, wait_for_all
 from infoflow.foundation import current_display, digest
-from infoflow.heads import (
-    ENCODER_CONTEXT,
-    Closing,
-    VariantScores,
-    closed_attention,
-    closings_of,
-    context_bleu,
-    context_rows,
-    context_scores,
-)
 from infoflow.models import Model
 from infoflow.results import LEARNING_CURVES, TRAINING_RUNS, Recipe, Subject
 from infoflow.training import TrainingHook, read_log
@@ -35,10 +26,8 @@ from .._result_cache import Part, check_target, discard, is_intact, is_published
 from .._study_models import TRAINED, StudyModels
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 
-# Train one model of a study and publish it.
-
-
 _POINTS = 60
+_COSTS = ("updates", "source_tokens", "target_tokens", "supervised_tokens", "seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,12 +105,7 @@ class Train(OfRecipe, AbstractFactStage):
         if is_first():
             keep_sums(models.weights(recipe))
         return {
-            "updates": result.updates,
-            "source_tokens": result.source_tokens,
-            "target_tokens": result.target_tokens,
-            "supervised_tokens": result.supervised_tokens,
-            "seconds": result.seconds,
-            "cpu_seconds": result.cpu_seconds,
+            **{name: getattr(result, name) for name in _COSTS},
             "parameters": sum(parameter.numel() for parameter in module.parameters()),
             "validation_loss": models.objective(recipe).weighted(losses) if losses else math.nan,
         }
@@ -168,9 +152,7 @@ def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
 # after retraining shows what only the closed context provides. The published models stay unchanged: each stage trains a
 # copy.
 
-
-_OPEN = ""
-"""The kind of the control, in which nothing is closed."""
+_OPEN = ""  # the kind of the control, in which nothing is closed
 _WARMUP = 0.1  # share of the updates
 _VERSION = 1  # increase when the same plan trains or scores differently
 
@@ -186,7 +168,7 @@ class Retrain(OfRecipe, AbstractTableStage):
     kind = "retrain"
     named = "retrain {self.recipe.name}, {self.how}"
     stored = "retrained"
-    makes = (ENCODER_CONTEXT,)
+    makes = (heads.ENCODER_CONTEXT,)
     closed: str  # kind of self-attention, or `_OPEN`
 
     @classmethod
@@ -208,7 +190,7 @@ class Retrain(OfRecipe, AbstractTableStage):
         plan, analysis = self.models.plan.context, self.models.plan.analysis
         scored = [analysis.sentences, plan.sentences, plan.bleu_sentences]
         more = [] if self.closed else [_kinds(self.models, self.recipe)]  # for the translation
-        return [_VERSION, ENCODER_CONTEXT.version, self._trained_key(self.closed), scored, *more]
+        return [_VERSION, heads.ENCODER_CONTEXT.version, self._trained_key(self.closed), scored, *more]
 
     @property
     def how(self) -> str:
@@ -220,16 +202,18 @@ class Retrain(OfRecipe, AbstractTableStage):
         updates = self.models.plan.context.updates
         retrained = self._retrained(self.closed)
         if self.closed:
-            before, closing = self._retrained(_OPEN), self._all(retrained)
+            before, closing = self._retrained(_OPEN), heads.closings_of(retrained, self.closed)[0]
         else:
-            before, closing = self.models.load(Subject(recipe=self.recipe)), Closing.none()
+            before, closing = self.models.load(Subject(recipe=self.recipe)), heads.Closing.none()
         frames = [
-            context_rows(_against(_losses(self, before, []), _losses(self, retrained, [closing])), [closing], updates)
+            heads.context_rows(
+                _against(_losses(self, before, []), _losses(self, retrained, [closing])), [closing], updates
+            )
         ]
         if self._translates:
             few = self._few
-            scores = _against(context_bleu(before, few, []), context_bleu(retrained, few, [closing]))
-            frames.append(context_rows(scores, [closing], updates))
+            scores = _against(heads.context_bleu(before, few, []), heads.context_bleu(retrained, few, [closing]))
+            frames.append(heads.context_rows(scores, [closing], updates))
             if not self.closed:
                 frames += [self._translated(before, kind) for kind in _kinds(self.models, self.recipe)]
         found = pd.concat(frames, ignore_index=True)
@@ -238,13 +222,10 @@ class Retrain(OfRecipe, AbstractTableStage):
 
     def _translated(self, model: Model, kind: str) -> pd.DataFrame:
         """BLEU of the converged model with a kind closed in all blocks, and in the upper half."""
-        every = closings_of(model, kind)
+        every = heads.closings_of(model, kind)
         half = every[0].number // 2
         wanted = [one for one in every if one.which == "all" or (one.which, one.number) == ("upper", half)]
-        return context_rows(context_bleu(model, self._few, wanted), wanted)
-
-    def _all(self, model: Model) -> Closing:
-        return closings_of(model, self.closed)[0]
+        return heads.context_rows(heads.context_bleu(model, self._few, wanted), wanted)
 
     @property
     def _translates(self) -> bool:
@@ -266,9 +247,9 @@ class Retrain(OfRecipe, AbstractTableStage):
         models, plan = self.models, self.models.plan.context
         folder = self.cache.path("retraining", self._trained_key(closed))
         model = models.load(Subject(recipe=self.recipe))
-        blocks = closings_of(model, closed)[0].blocks if closed else frozenset()
+        blocks = heads.closings_of(model, closed)[0].blocks if closed else frozenset()
         # The control also uses infoflow's attention, so that its dropout draws the same numbers.
-        with closed_attention(model, sorted(blocks)):
+        with heads.closed_attention(model, sorted(blocks)):
             models.train_into(
                 self.recipe,
                 folder,
@@ -295,7 +276,7 @@ def _kinds(models: StudyModels, recipe: Recipe) -> list[str]:
     return [kind for kind in dict.fromkeys(models.plan.context.kinds) if kind in there]
 
 
-def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> VariantScores:
+def _losses(stage: Retrain, model: Model, closings: Sequence[heads.Closing]) -> heads.VariantScores:
     """Losses with these closings, on the analysed sentences that all models of the study are scored on."""
     models, options = stage.models, pass_options(stage.models, stage.recipe)
     reader = Reader(
@@ -307,10 +288,10 @@ def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> Varian
         ranks_from=models.data.train,
         corruption=options.corruption,
     )
-    return context_scores(reader, closings, models.plan.context.sentences or None, options)
+    return heads.context_scores(reader, closings, models.plan.context.sentences or None, options)
 
 
-def _against(before: VariantScores, after: VariantScores) -> VariantScores:
+def _against(before: heads.VariantScores, after: heads.VariantScores) -> heads.VariantScores:
     """Combine the open scores of one model with the scores of another, on the same sentences.
 
     `before` has no closed scores. Losses end with those of token frequencies, which are equal in both.
