@@ -9,6 +9,7 @@ import pandas as pd
 
 from infoflow.flow import RankStrata, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import UserError, as_written, current_display
+from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import LEAST_PER_DIMENSION, ROWS_PER_DIMENSION, check_side, warn_few_rows
@@ -55,6 +56,14 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
     if len(enough):
         warn_few_rows(size, width)
     return enough.tolist(), size
+
+
+def too_few_by_default(per_bin: int, model: Model) -> str | None:
+    """Why PWCCA of `per_bin` occurrences is biased for the model's width; None if there are ten per dimension."""
+    least = ROWS_PER_DIMENSION * max(stack.width for stack in model.anatomy.stacks)
+    if per_bin >= least:
+        return None
+    return f"{per_bin:,} occurrences for each range of ranks are fewer than ten for each dimension ({least:,})"
 
 
 BIN_COLUMNS = (
@@ -115,6 +124,9 @@ class ChangeByFrequency(SampleMeasure):
         check_side(side)
         self.per_bin, self.edges, self.side = per_bin, tuple(edges), side
         self.request = SampleRequest(strata=RankStrata(edges=self.edges, per_bin=per_bin))
+
+    def unless_named(self, model: Model) -> str | None:
+        return too_few_by_default(self.per_bin, model)
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         bins = sample.rank_bins(self.edges)

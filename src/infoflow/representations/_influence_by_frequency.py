@@ -20,7 +20,7 @@ from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import canonical_of, check_side, weighted_mean
-from ._change_by_frequency import BIN_COLUMNS, GROUPS, RANK_EDGES, bin_keys, check_bins, equal_bins
+from ._change_by_frequency import BIN_COLUMNS, GROUPS, RANK_EDGES, bin_keys, check_bins, equal_bins, too_few_by_default
 from ._paired_distance import BlockGroups, LayerView, paired_distance
 
 Pool = Literal["others", "after"]
@@ -297,6 +297,9 @@ class InfluenceByFrequency(Intervention):
     def refusal(self, model: Model) -> str | None:
         """Refuses models in which a token influences others through anything other than attention."""
         return model.anatomy.beside_attention()
+
+    def unless_named(self, model: Model) -> str | None:
+        return too_few_by_default(self.per_bin, model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         stacks = [reader.source_stack]

@@ -14,7 +14,7 @@ import pandas as pd
 from infoflow import flow
 from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure, PairMeasure, PassOptions
-from infoflow.foundation import UserError, digest, scratch_folder
+from infoflow.foundation import UserError, current_display, digest, scratch_folder
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import GIVEN_SCORES, TASK_SCORES, Subject
@@ -233,6 +233,8 @@ class MeasureGiven(AbstractMeasureStage):
     ) -> "MeasureGiven":
         """The stage; the model is loaded for it and stays loaded until `release`."""
         model = given.load(options)
+        if not (options.only or options.measures.tables):
+            measures = _by_default(measures, model, note=given.trained)
         passes = dataclasses.replace(passes, corruption=given.corruption)
         scored = options.probing.on or GIVEN_SCORES.name in options.only
         stage = cls(
@@ -343,3 +345,12 @@ def _scores_key(model: Model, corpus: Corpus, passes: PassOptions) -> str:
 def shards_in(folder: Path) -> list[Path]:
     """Finished shards under `folder`; a killed one leaves only a hidden folder."""
     return sorted(path for path in folder.rglob("*-of-*") if path.is_dir() and path.name[0].isdigit())
+
+
+def _by_default(measures: Sequence[AbstractMeasure], model: Model, note: bool) -> list[AbstractMeasure]:
+    """The measures that compute a table which was not named, with a note on the others."""
+    reasons = {measure: measure.unless_named(model) for measure in measures}
+    for reason in {reason for reason in reasons.values() if reason and note}:
+        names = " and ".join(measure.name for measure, own in reasons.items() if own == reason)
+        current_display().note(f"{names} of {model.name}: left out, because {reason}. --only computes them.")
+    return [measure for measure, reason in reasons.items() if reason is None]
