@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.heads import HEAD_ROLES
 from infoflow.report._curves import first_seed
 from infoflow.report._embedding import packed
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
@@ -19,7 +18,7 @@ from infoflow.training import SUFFIX, select_steps
 
 from ..measures import HEAD_ROLE_EVENTS, PRUNABLE_BY_UPDATE, ROLE_TURNOVER
 from ._course import CheckpointTables, course_lines, means, notes
-from ._roles import RoleSpan, ranked, role_spans, timeline, turnover_panels, with_places
+from ._roles import RoleSpan, ranked, role_spans, timeline, turnover_panels
 
 ROLES = Method(
     id="roles-over-training",
@@ -116,11 +115,10 @@ def _statistics(course: CheckpointTables) -> tuple[pd.DataFrame, list[Statistic]
 
 
 def _grids(course: CheckpointTables, rows: pd.DataFrame, spans: list[RoleSpan]) -> list[_Grid]:
-    held = pd.DataFrame(spans, columns=list(RoleSpan._fields))
-    roles, order = with_places(first_seed(course[HEAD_ROLES.name])), list(KINDS)
+    held, order = pd.DataFrame(spans, columns=list(RoleSpan._fields)), list(KINDS)
     grids = []
     for series in course.models.series:
-        parts = [frame[frame["series"] == series.key] for frame in (rows, held, roles) if len(frame)]
+        parts = [frame[frame["series"] == series.key] for frame in (rows, held) if len(frame)]
         pairs = {pair for part in parts for pair in part[["stack", "kind"]].itertuples(index=False, name=None)}
         for stack, kind in sorted(pairs, key=lambda pair: (order.index(pair) if pair in order else 99, pair)):
             own = [part[(part["stack"] == stack) & (part["kind"] == kind)] for part in parts]
@@ -152,20 +150,22 @@ def _payload(
     return {
         "id": grid.id,
         "label": grid.series.label,
-        "kind": kind_label(grid.stack, grid.kind) if grid.stack else "attention",
+        "kind": kind_label(grid.stack, grid.kind),
         "slot": grid.series.slot,
         "layers": grid.layers,
         "heads": grid.heads,
         "updates": grid.updates,
         "statistics": [one.id for one in statistics if len(known) and one.id in set(known["statistic"])],
         "spans": [
-            [roles.index(span.role), grid.number(span.layer, span.head), span.since, _until(span)] for span in own
+            [
+                roles.index(span.role),
+                grid.number(span.layer, span.head),
+                span.since,
+                -1 if span.until is None else span.until,
+            ]
+            for span in own
         ],
     }
-
-
-def _until(span: RoleSpan) -> int:
-    return -1 if span.until is None else span.until
 
 
 def _of_grid(rows: pd.DataFrame, grid: _Grid) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """When each layer takes its final form: layers by updates, one measure at a time, from a run's tables."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from infoflow.representations import IDENTITY_NEIGHBOURS, LAYER_DISTANCE, LENS
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 from infoflow.results import TableSchema
 
-from ..measures import EFFECTIVE_RANK, WEIGHT_CHANGE
+from ..measures import BLOCK, EFFECTIVE_RANK, WEIGHT_CHANGE
 from ._course import CheckpointTables, checkpoints_note, main_stack, means
 
 MEASURES_TEMPLATE = "measures_over_training.html.jinja"
@@ -141,18 +140,15 @@ def _lens(frame: pd.DataFrame) -> Iterator[_Kind]:
 
 def _blocks(frame: pd.DataFrame) -> pd.DataFrame:
     """Weight rows that cover whole blocks."""
-    if frame.empty:
-        return frame
-    frame = frame.loc[(frame["layer"] >= 0) & ((frame["head"] < 0) if "head" in frame else True)]
-    return frame[frame["part"] == "block"] if "part" in frame and "block" in set(frame["part"]) else frame
+    return frame if frame.empty else frame[frame["part"] == BLOCK]
 
 
 def _weights(frame: pd.DataFrame) -> Iterator[_Kind]:
-    every = [str(name) for name in dict.fromkeys(frame["measure"])]
-    for measure in [name for name in _WEIGHTS if name in every] or every:
-        words = measure.replace("_", " ")
-        rows, id = frame.loc[frame["measure"] == measure], f"weights-{words}".lower().replace(" ", "-")
-        yield _Kind(id, f"weights: {words}", "", f"Weights of each block: {words}.", rows)
+    for measure in _WEIGHTS:
+        rows, words = frame.loc[frame["measure"] == measure], measure.replace("_", " ")
+        if len(rows):
+            id = f"weights-{words}".replace(" ", "-")
+            yield _Kind(id, f"weights: {words}", "", f"Weights of each block: {words}.", rows)
 
 
 _SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
@@ -242,11 +238,6 @@ def _sentence(course: CheckpointTables, measure: LayerMeasure) -> str:
         parts.append(f"in {series.label} layer {layer} (half of it by update {half_for_good(curve):,})")
     name = measure.kind.label
     return f"{name[:1].upper()}{name[1:]} changes most over training {listed(parts)}."
-
-
-def slug(name: str) -> str:
-    """A name for addresses and files: letters and digits, joined by dashes."""
-    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 LAYERS = DeclaredFigure(

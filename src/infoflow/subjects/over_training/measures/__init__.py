@@ -63,7 +63,7 @@ from ._translation_stages import TRANSLATION_STAGES
 from ._translation_stages import TranslationStages as TranslationStages
 from ._way_checks import CHECKPOINT_CHECKS, CheckRow, SeriesChecks, WeighedCheckpoint, triangle_ratios
 from ._weighing import Weight, weigh
-from ._weight_change import EFFECTIVE_RANK, WEIGHT_CHANGE
+from ._weight_change import BLOCK, EFFECTIVE_RANK, WEIGHT_CHANGE
 from ._weight_change import EffectiveRank as EffectiveRank
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
