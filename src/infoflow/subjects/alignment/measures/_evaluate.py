@@ -29,40 +29,6 @@ _SCORES_AT_ONCE = 1 << 24
 """Entries of the similarity matrix held at a time when only statistics are needed: 128 MB in float64."""
 
 
-def csls(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS) -> Float[Tensor, "x y"]:
-    r"""How well each row of x matches each row of y, corrected for rows that are close to everything.
-
-    $$ \mathrm{CSLS}(x_i, y_j) = 2 \cos(x_i, y_j) - r(x_i) - r(y_j) $$
-
-    | symbol     | here                                                          | space          |
-    |------------|---------------------------------------------------------------|----------------|
-    | $r(x_i)$   | mean cosine of $x_i$ to its `neighbours` nearest rows of y    | [−1, 1]        |
-    | $r(y_j)$   | mean cosine of $y_j$ to its `neighbours` nearest rows of x    | [−1, 1]        |
-    | returned   | one score per pair; a row's best match is its largest one     | [−4, 4]        |
-
-    Each *row* is divided by its own norm. (A published script divides by the norm of the whole matrix, which leaves dot
-    products that favour long vectors.)
-
-    Args:
-        x: (x, width), float32 or float64; computed in float64.
-        y: (y, width), vectors of the same space.
-        neighbours: Number of rows that r averages over.
-
-    Raises:
-        UserError: Widths differ, a vector is zero or not finite, or there are fewer rows than `neighbours`.
-
-    Source: [@conneau2018].
-
-    >>> csls(torch.eye(3), torch.eye(3), neighbours=1)
-    tensor([[ 0., -2., -2.],
-            [-2.,  0., -2.],
-            [-2., -2.,  0.]], dtype=torch.float64)
-    """
-    units_x, units_y = unit_rows(x, y, neighbours)
-    near_x, near_y = mean_nearest(units_x, units_y, neighbours), mean_nearest(units_y, units_x, neighbours)
-    return 2 * (units_x @ units_y.mT) - near_x[:, None] - near_y
-
-
 def unit_rows(
     x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int
 ) -> tuple[Float[Tensor, "x width"], Float[Tensor, "y width"]]:
@@ -327,42 +293,20 @@ def _estimate_names() -> list[str]:
     return list(estimate(math.nan, np.empty(0), 0.0, 0))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Retrieval:
-    """Share of words that find their counterpart, in each direction."""
-
-    forward: float  # x finds y
-    backward: float  # y finds x
-
-
-def retrieval_accuracy(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS) -> Retrieval:
-    """Share of rows whose best match by `csls` is the row with the same index, x to y and y to x.
-
-    Ties (equal vectors, or a space that has collapsed to a point) count in expectation of a random choice: a row that
-    ties with m − 1 others counts 1/m. Chance is one over the number of rows. Similarities are computed in blocks, so
-    that memory grows with the number of rows, not with its square.
-
-    Args:
-        x: (word, width), float32 or float64.
-        y: (word, width), row i the counterpart of row i of x.
-        neighbours: Number of rows that the correction of `csls` averages over.
-
-    Raises:
-        UserError: As in `csls`; or the numbers of rows differ.
-
-    Source: [@conneau2018].
-
-    >>> retrieval_accuracy(torch.eye(4), 3 * torch.eye(4), neighbours=2)
-    Retrieval(forward=1.0, backward=1.0)
-    """
-    forward, backward = retrieval_hits(x, y, neighbours)
-    return Retrieval(forward=float(forward.mean()), backward=float(backward.mean()))
-
-
 def retrieval_hits(
     x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS
 ) -> tuple[Float[Tensor, " word"], Float[Tensor, " word"]]:
-    """The probability that each row finds its counterpart, x to y and y to x (see `retrieval_accuracy`)."""
+    r"""The probability that the best match of each row is the row with the same index, x to y and y to x.
+
+    $$ \mathrm{CSLS}(x_i, y_j) = 2 \cos(x_i, y_j) - r(x_i) - r(y_j) $$
+
+    with r the mean cosine of a row to its `neighbours` nearest rows of the other matrix, which corrects for rows that
+    are close to everything. Each row is divided by its own norm. (A published script divides by the norm of the whole
+    matrix, which leaves dot products that favour long vectors.) A row that ties with m − 1 others counts 1/m, so
+    chance is one over the number of rows. Similarities are computed in blocks, in float64.
+
+    Source: [@conneau2018].
+    """
     units_x, units_y = unit_rows(x, y, neighbours)
     if len(units_x) != len(units_y):
         raise UserError(

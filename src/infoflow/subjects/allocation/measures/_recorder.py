@@ -70,8 +70,6 @@ class LossChangeRecorder(TrainingHook):
         With `out`, the recording is written there when training ends (see `Recording`).
         """
         self.targets = Targets(sets)
-        if config.every > 1 and any(one.moving for one in sets):
-            raise UserError(f"The set of each update's batch needs chords of one update. Got every={config.every}.")
         self.anatomy, self.config, self.out = anatomy, config, out
         settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
         self._key = digest(
@@ -94,7 +92,6 @@ class LossChangeRecorder(TrainingHook):
             self._prepare(step)
         if self._start is None:
             self._start = self.flat.read()
-            self._losses[self.targets.move(step)] = np.nan  # unused: they belong to the last update's batch
             if np.isnan(self._losses).any():
                 with undisturbed(step.module):
                     self._open(step.module)

@@ -65,11 +65,6 @@ class CheckpointSeries:
         known = max([*reported, *(self.suite.steps if self.suite else ())], default=last)
         return known if known >= last else last
 
-    @property
-    def is_provisional(self) -> bool:
-        """Whether the length of the training is known only from the checkpoints."""
-        return not (any(one.state.updates for one in self.checkpoints) or (self.suite and self.suite.steps))
-
 
 def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, state: TrainerState,
                   suite: PublicSuite | None, by_hand: Mapping[str, int]) -> SuiteCheckpoint | None:  # fmt: skip

@@ -43,16 +43,8 @@ from ._pruned_models import (
 )
 def v1(curves: Curves) -> list[Condition]:
     """Encoder heads that learned gates remove from the converged translation model."""
-    return [
-        exceeds(
-            "largest share of the encoder's heads that can be removed at almost no cost",
-            curves["removable"],
-            0.5,
-            "share of heads",
-            bounds=SHARE,
-            published=38 / 48,
-        )
-    ]
+    name = "largest share of the encoder's heads that can be removed at almost no cost"
+    return [exceeds(name, curves["removable"], 0.5, "share of heads", bounds=SHARE, published=38 / 48)]
 
 
 _UNITS = ("BLEU", "nats per token")
@@ -79,14 +71,8 @@ _UNITS = ("BLEU", "nats per token")
 def v2(curves: Curves) -> list[Condition]:
     """The pruned translation model compared with the same heads trained from scratch."""
     column = int(np.isnan(curves["gap"][0, 0]))  # the loss if BLEU was not scored
-    return [
-        exceeds(
-            "quality of the pruned model beyond that of the same heads trained from scratch",
-            curves["gap"][:, column : column + 1],
-            0.0,
-            _UNITS[column],
-        )
-    ]
+    name = "quality of the pruned model beyond that of the same heads trained from scratch"
+    return [exceeds(name, curves["gap"][:, [column]], 0.0, _UNITS[column])]
 
 
 @claim(
@@ -119,29 +105,18 @@ def v2(curves: Curves) -> list[Condition]:
 def v3(curves: Curves) -> list[Condition]:
     """Which kinds of attention lose their heads first if learned gates choose among all of them."""
     encoder, decoder, cross, low, high = curves["alive"].T
-    conditions = [
-        exceeds(
-            "alive share of heads, mean over the sweep: difference of two kinds of attention",
-            np.stack([decoder - encoder, cross - encoder, cross - decoder], axis=1),
-            0.0,
-            "share of heads",
-            [
-                "decoder self-attention minus encoder",
-                "cross-attention minus encoder",
-                "cross-attention minus decoder self-attention",
-            ],
-        )
-    ]
+    name, unit = "alive share of heads, mean over the sweep: difference of two kinds of attention", "share of heads"
+    gaps = {
+        "decoder self-attention minus encoder": decoder - encoder,
+        "cross-attention minus encoder": cross - encoder,
+        "cross-attention minus decoder self-attention": cross - decoder,
+    }
+    kinds = exceeds(name, np.stack(list(gaps.values()), axis=1), 0.0, unit, list(gaps))
     if np.isnan([low[0], high[0]]).any():  # a single layer has no halves
-        return conditions
-    halves = exceeds(
-        "alive share of the half of the layers that keeps its heads, minus the other half's",
-        np.stack([low, high], axis=1),
-        0.0,
-        "share of heads",
-        ["decoder self-attention, lower layers", "cross-attention, upper layers"],
-    )
-    return [*conditions, halves]
+        return [kinds]
+    name = "alive share of the half of the layers that keeps its heads, minus the other half's"
+    halves = ["decoder self-attention, lower layers", "cross-attention, upper layers"]
+    return [kinds, exceeds(name, np.stack([low, high], axis=1), 0.0, unit, halves)]
 
 
 MOST = 0.8
@@ -166,17 +141,9 @@ MOST = 0.8
 )
 def v4(curves: Curves) -> list[Condition]:
     """The functions of the translation encoder's heads when few of them are left."""
-    return [
-        exceeds(
-            "share of the functions that some living head still has",
-            curves["survive"][:, :1],
-            MOST,
-            "share of functions",
-            bounds=SHARE,
-            of=int(curves["survive"][0, 1]),
-            published=1.0,
-        )
-    ]
+    name, functions = "share of the functions that some living head still has", int(curves["survive"][0, 1])
+    share = curves["survive"][:, :1]
+    return [exceeds(name, share, MOST, "share of functions", bounds=SHARE, of=functions, published=1.0)]
 
 
 FEW = 0.05
@@ -201,16 +168,8 @@ FEW = 0.05
 )
 def v5(curves: Curves) -> list[Condition]:
     """Learned gates at the end of the sweep of penalties."""
-    return [
-        stays_below(
-            "share of the gates that are neither 0 nor 1 at the largest penalty",
-            curves["undecided"][:, :1],
-            FEW,
-            "share of gates",
-            bounds=SHARE,
-            of=int(curves["undecided"][0, 1]),
-        )
-    ]
+    name, gates = "share of the gates that are neither 0 nor 1 at the largest penalty", int(curves["undecided"][0, 1])
+    return [stays_below(name, curves["undecided"][:, :1], FEW, "share of gates", bounds=SHARE, of=gates)]
 
 
 # R bootstrap replicates, the estimate in their row 0
