@@ -31,7 +31,6 @@ _HEAD = ["stack", "layer", "head"]
 
 
 def _map(own: pd.DataFrame, ends: tuple[float, float], text: str = "") -> dict[str, Any]:
-    """Squares by layer and head."""
     low, _ = ends
     layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
     place = {"x": cells("x", "head", "head"), "y": cells("y", "layer", "layer", layers)}

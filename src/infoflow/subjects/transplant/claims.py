@@ -77,8 +77,7 @@ WAYS = ("heads that learn on", "frozen heads")
     reads={"gain": gain("random", "specialised")},
     controls=(
         Control(
-            name="shuffled specialised heads against the fresh model's own",
-            reads={"gain": gain("none", "shuffled")},
+            name="shuffled specialised heads against the fresh model's own", reads={"gain": gain("none", "shuffled")}
         ),
         Control(
             name="shuffled specialised heads instead of the specialised ones",

@@ -379,7 +379,4 @@ class Transplant(OfRecipe, AbstractTableStage):
 # Stages of a study on transplant.
 
 
-STAGES = (
-    (30, ChooseHeads),
-    (40, Transplant),
-)
+STAGES = ((30, ChooseHeads), (40, Transplant))

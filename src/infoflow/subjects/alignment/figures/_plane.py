@@ -88,7 +88,6 @@ _TIPS = tips("label:N|objective", "family:N|family", "nearest_label:N|nearest", 
 
 
 def _seeds(mean: pd.DataFrame, seeds: pd.DataFrame, axes: dict[str, Any], color: Any) -> list[Layer]:
-    """Small marks for each seed, connected to their mean."""
     centres = mean.set_index("series")[["x", "y"]].rename(columns={"x": "to_x", "y": "to_y"})
     tied = seeds[["series", "x", "y"]].join(centres, on="series")
     return [

@@ -285,7 +285,6 @@ def _at_depth(curves: Float[np.ndarray, "row layer"], num: int) -> Float[np.ndar
 
 
 def _only(sample: TokenSample, layer: int) -> TokenSample:
-    """A sample of one layer."""
     return TokenSample(sample.occurrences, sample.states(layer)[None], sample.facts)
 
 

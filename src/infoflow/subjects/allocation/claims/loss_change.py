@@ -53,10 +53,7 @@ def l1(curves: Curves) -> list[Condition]:
     values, labels = np.concatenate(list(curves.values()), axis=1), list(curves)
     # Chance also lies below the upper limit, so that limit counts only with the lower one.
     name, unit = "share that helps, of the parameters whose allocation is not 0", "share of parameters"
-    return [
-        exceeds(name, values, 0.5, unit, labels),
-        stays_below(name, values, 0.6, unit, labels, alone=False),
-    ]
+    return [exceeds(name, values, 0.5, unit, labels), stays_below(name, values, 0.6, unit, labels, alone=False)]
 
 
 _L2_READS: dict[str, Reading] = {

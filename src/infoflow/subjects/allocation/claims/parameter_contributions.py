@@ -181,10 +181,7 @@ def v4(curves: Curves) -> list[Condition]:
     return [exceeds(name, np.concatenate(list(gaps.values()), axis=1), 0.0, "rank correlation", list(gaps))]
 
 
-_V5_READS: dict[str, Reading] = {
-    "encoder": profile(TRANSLATION, "encoder"),
-    "decoder": profile(TRANSLATION, "decoder"),
-}
+_V5_READS: dict[str, Reading] = {"encoder": profile(TRANSLATION, "encoder"), "decoder": profile(TRANSLATION, "decoder")}
 
 
 @claim(
@@ -226,19 +223,10 @@ LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
     "W2 131",
     statistic="keys and queries, each as a sum over layers, hurt in more steps than value, output, W1 and W2 each, "
     "and in over 1 % of the steps",
-    reads={
-        "hurt": hurting(MASKED, (*LOOKING, *REST)),
-    },
+    reads={"hurt": hurting(MASKED, (*LOOKING, *REST))},
     controls=(
-        Control(
-            name="causal LM in place of the masked LM",
-            reads={"hurt": hurting(CAUSAL, (*LOOKING, *REST))},
-        ),
-        Control(
-            name="translation encoder",
-            reads={"hurt": hurting(TRANSLATION, (*LOOKING, *REST))},
-            decisive=False,
-        ),
+        Control(name="causal LM in place of the masked LM", reads={"hurt": hurting(CAUSAL, (*LOOKING, *REST))}),
+        Control(name="translation encoder", reads={"hurt": hurting(TRANSLATION, (*LOOKING, *REST))}, decisive=False),
     ),
     learned=(MASKED,),
     reliable=halves_agree((MASKED,)),
@@ -326,11 +314,7 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
         layers_in_any_order(_V9_READS, numbers=len(COMPONENTS)),
         # The same share for every layer.
         Control(name="the same allocation for every parameter", reads=baselines(_V9_READS), decisive=False),
-        Control(
-            name="masked LM",
-            reads={"causal": profile(MASKED)},
-            decisive=False,
-        ),
+        Control(name="masked LM", reads={"causal": profile(MASKED)}, decisive=False),
     ),
     learned=(CAUSAL,),
     reliable=halves_agree((CAUSAL,)),

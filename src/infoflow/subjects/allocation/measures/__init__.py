@@ -6,13 +6,7 @@ from ._recorder import LossChangeRecorder
 from ._recording import Recording
 from ._rules import RULES, Rule, quadrature
 from ._rules import loss_change_allocation as loss_change_allocation
-from ._similarity import (
-    ALLOCATION_CORPORA,
-    ALLOCATION_SIMILARITY,
-    compare_corpora,
-    compare_trainings,
-    similarity,
-)
+from ._similarity import ALLOCATION_CORPORA, ALLOCATION_SIMILARITY, compare_corpora, compare_trainings, similarity
 from ._tables import (
     ALLOCATION_GROUPS,
     ALLOCATION_HEADS,

@@ -77,7 +77,8 @@ def profiles_of(groups: pd.DataFrame) -> dict[TrainedStack, Profile]:
     """The profile of each stack, keyed by the columns that name its model and by the stack."""
     groups = with_keys(groups)
     inside = (groups["set"] == "train") & (groups["layer"] >= 0) & (groups["kind"] != "cross")
-    compared = groups["component"].isin(_COMPARED) & (groups["term"] == _first_term(groups))
+    first_term = groups.groupby("model")["term"].transform("first")  # other terms have their own rows
+    compared = groups["component"].isin(_COMPARED) & (groups["term"] == first_term)
     keys = list(TrainedStack._fields)
     stacks = groups.loc[inside & compared].sort_values(["layer", "component", "kind"]).groupby(keys, sort=True)
     return {TrainedStack(*key): _profile(rows) for key, rows in stacks}  # type: ignore[misc]
@@ -94,11 +95,6 @@ def similarity(
         first, second = (values - values.mean(axis=-1, keepdims=True) for values in (first, second))
     scale = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
     return np.asarray((first * second).sum(axis=-1) / np.where(scale == 0, np.nan, scale))
-
-
-def _first_term(groups: pd.DataFrame) -> pd.Series:
-    """The first term of each row's model: other terms have their own rows."""
-    return groups.groupby("model")["term"].transform("first")
 
 
 def similarity_rows(one: TrainedStack, first: Profile, other: TrainedStack, second: Profile) -> list[dict[str, Any]]:

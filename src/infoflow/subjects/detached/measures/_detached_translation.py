@@ -15,14 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor
 
 from infoflow.flow import NO_LABEL, Intervention, NothingToRead, PassOptions, Reader
-from infoflow.foundation import (
-    UserError,
-    block_effects,
-    block_interval,
-    block_of,
-    current_display,
-    stream,
-)
+from infoflow.foundation import UserError, block_effects, block_interval, block_of, current_display, stream
 from infoflow.heads import SentenceScorer, alti_contributions
 from infoflow.models import Model, as_model_writes, decoder_inputs, forward_logits, translate
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
@@ -133,8 +126,6 @@ class DetachedTranslation(Intervention):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Pair:
-    """A source and a translation as the model reads them."""
-
     row: int
     sentence: int
     kind: str = ""
@@ -195,8 +186,6 @@ def _partners(pairs: Sequence[_Pair]) -> list[_Pair]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scores:
-    """Scores of translations: source shares by layer, log-probability, random."""
-
     values_NK: Float[np.ndarray, "translation score"]
     blocks: Int[np.ndarray, " translation"]
 

@@ -156,7 +156,10 @@ def wired(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     >>> answer[4:]
     b'{"key":"a","arrays":[["weights",2]]}\\x01\\x02'
     """
-    parts = {name: _little(array) for name, array in arrays.items()}
+    parts = {
+        name: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+        for name, array in arrays.items()
+    }
     listed = dict(head) | {"arrays": [[name, len(data)] for name, data in parts.items()]}
     text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     return b"".join([len(text).to_bytes(4, "little"), text, *parts.values()])
@@ -170,10 +173,6 @@ def unwired(answer: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
         found[name] = answer[start : start + size]
         start += size
     return head, found
-
-
-def _little(array: np.ndarray) -> bytes:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
 
 
 def default_method(reading: SentenceReading) -> str:

@@ -302,6 +302,5 @@ def _own(state: str, suffix: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A model's name as part of a file name."""
     kept = (char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in name)
     return "".join(kept).strip("-.") or "model"

@@ -89,14 +89,7 @@ def head_matrices(model: Model, stack: Stack) -> Iterator[HeadMatrices]:
             if fold is not None:
                 read = [fold.before(weight) for weight in read]
                 written = written - written.mean(1, keepdim=True) if fold.centres else written
-            yield HeadMatrices(
-                layer=layer.index,
-                head=head,
-                query=read[0],
-                key=read[1],
-                value=read[2],
-                output=written,
-            )
+            yield HeadMatrices(layer=layer.index, head=head, query=read[0], key=read[1], value=read[2], output=written)
 
 
 def _projections(model: Model, attention: Attention) -> tuple[Projection, Projection, Projection, Projection]:

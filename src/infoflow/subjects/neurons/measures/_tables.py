@@ -21,10 +21,7 @@ from ._layer import DETECTOR, LayerNeurons, leave_out
 DEAD, POSITIONAL, ACTIVE, SUPPRESSING = "dead", "positional", "activity", "suppressing"
 _EVEN = 0.5  # activity of a neuron with symmetric input
 
-_PLACE = (
-    Column("stack", "string", "", "encoder or decoder"),
-    Column("layer", "int64", "", "block, from 0"),
-)
+_PLACE = (Column("stack", "string", "", "encoder or decoder"), Column("layer", "int64", "", "block, from 0"))
 NEURONS_BY_LAYER = TableSchema(
     name="neurons_by_layer",
     version=1,
@@ -82,8 +79,6 @@ NEURON_EXAMPLES = TableSchema(
 
 
 class _OfNeurons(Intervention):
-    """A measure of feed-forward activations."""
-
     def refusal(self, model: Model) -> str | None:
         try:
             feed_forward_parts(model)

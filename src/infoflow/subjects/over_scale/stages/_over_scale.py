@@ -81,10 +81,7 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
         for schema in _TABLES:
             target.tables.write(found[schema.name], schema)
         target.record(
-            kind=OVER_SCALE,
-            title="Published claims over scale",
-            runs=[run.entry for run in runs],
-            warnings=warnings,
+            kind=OVER_SCALE, title="Published claims over scale", runs=[run.entry for run in runs], warnings=warnings
         )
         write_report(target)
     return Run(target)
@@ -98,7 +95,6 @@ def _with_rows(findings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _differences(runs: Sequence[ScaleRun | JudgedRun]) -> list[str]:
-    """Differences between the studies other than scale."""
     first, *others = runs
     differences = []
     for run in others:

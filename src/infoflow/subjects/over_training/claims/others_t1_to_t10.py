@@ -131,9 +131,7 @@ def t3(curves: Curves) -> list[Condition]:
     reads={"minima": ngram_minima(CAUSAL)},
     controls=(
         Control(
-            name="a model that predicts uniformly",
-            reads={"minima": ngram_minima(CAUSAL, "baseline")},
-            decisive=False,
+            name="a model that predicts uniformly", reads={"minima": ngram_minima(CAUSAL, "baseline")}, decisive=False
         ),
     ),
     learned=(CAUSAL,),

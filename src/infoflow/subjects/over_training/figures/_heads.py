@@ -64,7 +64,6 @@ class _Grid:
 
 
 def _heads(course: CheckpointTables) -> Drawn | None:
-    """The grids by statistic and role, and the timeline of roles."""
     spans = role_spans(course)
     rows, statistics = _statistics(course)
     grids = _grids(course, rows, spans)
@@ -206,7 +205,6 @@ def _seeds_note(course: CheckpointTables) -> str:
 
 
 def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
-    """Births and deaths of roles, and the first role that heads took, for each model."""
     parts = []
     for series in course.models.series:
         own = [span for span in spans if span.series == series.key]
@@ -223,7 +221,6 @@ def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
 
 
 def _statistic_sentence(course: CheckpointTables, rows: pd.DataFrame, one: Statistic) -> str:
-    """The change of the mean head and of the strongest one, for each model."""
     parts = []
     for series, heads in course.each(rows[rows["statistic"] == one.id]):
         by_step = heads.groupby("update")["shown"].agg(["mean", "max"])
@@ -243,7 +240,6 @@ def _timelines(course: CheckpointTables, spans: list[RoleSpan], grids: list[_Gri
 
 
 def _prunable(course: CheckpointTables) -> Drawn | None:
-    """Lines by importance, and in random order as the control."""
     frame = course[PRUNABLE_BY_UPDATE.name]
     if frame.empty or "importance" not in set(frame["order"]):
         return None

@@ -42,8 +42,6 @@ _GEOMETRY = {
 
 
 class _Kind(NamedTuple):
-    """One of the measures of a table."""
-
     id: str
     label: str
     unit: str
@@ -72,8 +70,11 @@ def layer_measures(course: CheckpointTables) -> list[LayerMeasure]:
     found = []
     for table, method, kinds in _SOURCES:
         frame = course[table.name]
-        frame = main_stack(_blocks(frame) if table is WEIGHT_CHANGE else frame)
-        for kind in kinds(frame) if len(frame) else ():
+        if frame.empty:
+            continue
+        if table is WEIGHT_CHANGE:
+            frame = frame[frame["part"] == BLOCK]
+        for kind in kinds(main_stack(frame)):
             rows = means(kind.rows, ["layer"])
             if len(set(rows["update"])) > 1:
                 found.append(LayerMeasure(kind, rows, method, table))
@@ -81,7 +82,6 @@ def layer_measures(course: CheckpointTables) -> list[LayerMeasure]:
 
 
 def _all(id: str, label: str, unit: str, asks: str) -> _Kinds:
-    """The rows of a table with a single measure."""
     return lambda frame: [_Kind(id, label, unit, asks, frame)]
 
 
@@ -136,11 +136,6 @@ def _lens(frame: pd.DataFrame) -> Iterator[_Kind]:
             "reads low layers poorly early in training.",
             frame.loc[(frame["lens"] == lens) & (frame["metric"] == metric)],
         )
-
-
-def _blocks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Weight rows that cover whole blocks."""
-    return frame if frame.empty else frame[frame["part"] == BLOCK]
 
 
 def _weights(frame: pd.DataFrame) -> Iterator[_Kind]:

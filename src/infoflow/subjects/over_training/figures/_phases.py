@@ -81,7 +81,6 @@ def curve_name(row: Any) -> str:
 
 
 def _phases(course: CheckpointTables) -> Drawn | None:
-    """The clearest curves of each model."""
     curves, frame = course[PHASE_CURVES.name], timed_phases(course)
     if curves.empty or frame.empty:
         return None

@@ -117,7 +117,6 @@ def _gain_panels(course: CheckpointTables, gains: pd.DataFrame) -> list[Panel]:
 
 
 def _minimum_sentences(course: CheckpointTables, table: pd.DataFrame) -> list[str]:
-    """When each model is most similar to n-grams, by order."""
     if table.empty:
         return []
     first, parts = _measures(table)[0], []

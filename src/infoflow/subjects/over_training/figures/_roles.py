@@ -51,6 +51,7 @@ def role_spans(course: CheckpointTables) -> list[RoleSpan]:
     if events.empty:
         return []
     spans = []
+    place: Any
     order = events.assign(first=events["event"] != "initial").sort_values(["first", "after"], kind="stable")
     for place, own in order.groupby(_PLACE, sort=False):
         begun: tuple[int, int, bool] | None = None  # since, before, initial
@@ -108,7 +109,6 @@ def _bars(spans: list[RoleSpan], roles: list[str], updates: list[int]) -> pd.Dat
 
 
 def _events(spans: list[RoleSpan], roles: list[str]) -> pd.DataFrame:
-    """Births and deaths by role and checkpoint, with their heads."""
     rows = []
     for span in spans:
         if span.role in roles:

@@ -227,7 +227,6 @@ def over_training_section(tables: ModelTables) -> Section | None:
 
 
 def _timeline(course: CheckpointTables) -> dict[str, Any]:
-    """The slider's stops, labelled on every clock, and the available clocks."""
     labels = {"update": "updates", "tokens": "tokens", "progress": "progress", "lr_share": "learning rate"}
     return {
         "moments": course.moments,

@@ -52,7 +52,7 @@ from ._ngrams import NgramModel, WordAligner
 from ._phase import change_points, phase
 from ._phase_curves import PHASE_CURVES
 from ._phase_table import PHASES, PHASES_OVER_SEEDS, phases_over_seeds, turning
-from ._places import Ahead
+from ._places import Ahead, FolderPlace
 from ._role_tables import HEAD_ROLE_EVENTS, PRUNABLE_BY_UPDATE, ROLE_TURNOVER, prunable_by_update
 from ._series import CheckpointSeries, Missing, SuiteCheckpoint
 from ._series_checks import check_series

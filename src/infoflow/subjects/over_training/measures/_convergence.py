@@ -110,8 +110,6 @@ Layers = list[Float[np.ndarray, "_ D"]]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Read:
-    """A model's states on the tokens, layer by layer."""
-
     states: Layers
     blocks: Int[np.ndarray, " n"]  # bootstrap block of each token
     updates: Layers  # of its blocks, on its own states

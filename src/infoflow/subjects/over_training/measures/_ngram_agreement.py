@@ -311,7 +311,6 @@ def _minima(run: WarmedUp) -> dict[tuple[tuple[str, ...], int, int], _Minimum]:
 
 
 def _minimum(rows: pd.DataFrame, rates: float) -> _Minimum:
-    """The minimum of one curve; rows are in order of updates."""
     draws = np.array([np.asarray(own, dtype=float) for own in rows["replicates"]])  # (update, R)
     places = np.concatenate([rows[["value"]].to_numpy(float), draws], axis=1).argmin(axis=0)
     updates = np.log2(rows["update"].to_numpy(float))

@@ -45,12 +45,7 @@ class Phase:
     delta_bic: float  # margin of the logistic over the best gradual curve
 
 
-def phase(
-    steps: ArrayLike,
-    values: ArrayLike,
-    sigma: ArrayLike,
-    minimum: float = 0.0,
-) -> Phase:
+def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Phase:
     r"""When a curve over training changed, and whether abruptly.
 
     Its levels are means of three points at each end. No change: below three standard errors, or `minimum`. Unfinished:

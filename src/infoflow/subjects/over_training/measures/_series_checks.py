@@ -265,14 +265,7 @@ def _keys(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 def _steps(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K11: saved at another step than in the name; or a step claimed twice."""
     rows = [
-        row(
-            one,
-            "K11",
-            "error",
-            f"{one.name} was saved at step {one.saved_at:,}",
-            value=one.saved_at,
-            limit=one.named,
-        )
+        row(one, "K11", "error", f"{one.name} was saved at step {one.saved_at:,}", value=one.saved_at, limit=one.named)
         for one in series
         if one.saved_at is not None and one.named is not None and not one.by_hand and one.saved_at != one.named
     ]

@@ -34,10 +34,7 @@ from ._pruned_models import (
     f"removed before quality drops by {CHEAP['bleu']} BLEU (without BLEU: {CHEAP['loss']} nats per token)",
     reads={"removable": removable_share()},
     controls=(
-        Control(
-            name="random heads, as many, without further training",
-            reads={"removable": removable_share(RANDOM)},
-        ),
+        Control(name="random heads, as many, without further training", reads={"removable": removable_share(RANDOM)}),
     ),
     learned=(TRANSLATION,),
 )
@@ -89,10 +86,7 @@ def v2(curves: Curves) -> list[Condition]:
     "decoder's layers in self-attention, and the reverse in cross-attention",
     reads={"alive": alive_by_kind()},
     controls=(
-        Control(
-            name="random orders of all heads",
-            reads={"alive": alive_by_kind(RANDOM)},
-        ),
+        Control(name="random orders of all heads", reads={"alive": alive_by_kind(RANDOM)}),
         # No difference, by construction.
         Control(
             name="the same share removed of every kind and layer",
@@ -158,12 +152,7 @@ FEW = 0.05
     published="almost all gates are exactly 0 or 1 after training, in words without a number",
     statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",
     reads={"undecided": undecided_gates()},
-    controls=(
-        Control(
-            name="gates without a penalty",
-            reads={"undecided": undecided_gates("zero")},
-        ),
-    ),
+    controls=(Control(name="gates without a penalty", reads={"undecided": undecided_gates("zero")}),),
     learned=(TRANSLATION,),
 )
 def v5(curves: Curves) -> list[Condition]:

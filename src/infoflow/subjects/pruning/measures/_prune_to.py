@@ -41,10 +41,7 @@ MASKED = "masked.json"
 
 
 def save_masked(
-    model: Model,
-    heads: Iterable[Sequence[str | int]],
-    folder: Path | str,
-    card: Mapping[str, Any] | None = None,
+    model: Model, heads: Iterable[Sequence[str | int]], folder: Path | str, card: Mapping[str, Any] | None = None
 ) -> Path:
     r"""Write a copy of the model whose output projection ignores some heads, in the format of `save_pretrained`.
 
