@@ -196,30 +196,19 @@ def _scores(
     layers, mapped = words.of(encoder, source)
     top, x, y = layers.num_states - 1, mapped.states(0), words.target.states(words.target.num_states - 1)
     at_top = {"states": "mapped", "layer": top}
-    yield {**at_top, "metric": "mse", **_squared_error(x, y, words.blocks)}
+    around_mean = float(((y - y.mean(axis=0)) ** 2).mean())  # the error of the words' mean vector
+    yield {**at_top, "metric": "mse", **_block_mean(((x - y) ** 2).mean(axis=1), words.blocks, around_mean)}
     num = min(options.retrieval_words, len(words))
-    for way, hits in zip(
-        ("forward", "backward"), retrieval_hits(x[:num], y[:num], min(options.neighbours, num)), strict=True
-    ):
-        yield {
-            **at_top,
-            "metric": f"retrieval {way}",
-            **_block_mean(hits.numpy(), words.blocks[:num], 1 / num, "share"),
-        }
+    both_hits = retrieval_hits(x[:num], y[:num], min(options.neighbours, num))
+    for way, hits in zip(("forward", "backward"), both_hits, strict=True):
+        row = _block_mean(hits.numpy(), words.blocks[:num], 1 / num, "share")
+        yield {**at_top, "metric": f"retrieval {way}", **row}
     for states, sample in (("mapped", mapped), ("encoder", _only(layers, top))):
         for row in _similarities(sample, _only(words.target, words.target.num_states - 1), options):
             yield {**at_top, "states": states, **row}
     curves = _curves(layers, options)
     yield from _curve_rows(curves)
     yield from _gaps(curves, reference)
-
-
-def _squared_error(
-    x: Float[np.ndarray, "word width"], y: Float[np.ndarray, "word width"], blocks: Int[np.ndarray, " word"]
-) -> Row:
-    """Squared error per dimension; the baseline is the error of the words' mean vector."""
-    around_mean = float(((y - y.mean(axis=0)) ** 2).mean())
-    return _block_mean(((x - y) ** 2).mean(axis=1), blocks, around_mean)
 
 
 def _block_mean(
@@ -258,22 +247,13 @@ def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
     """
     for metric in CURVES.values():
         own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))
-        value, replicates = (of(own) - _at_depth(of(other), len(own)) for of in (_values, _replicates))
-        gap = estimate(
-            float(np.abs(value).mean()),
-            (np.sign(value) * replicates).mean(axis=1),
-            float(np.abs(_at_depth(_values(other), len(own))).mean()),
-            float(own["count"].min()),
-        )
+        wanted = _at_depth(other["value"].to_numpy()[None], len(own))
+        value = own["value"].to_numpy()[None] - wanted
+        mine, theirs = (np.stack(frame["replicates"].tolist()).T for frame in (own, other))
+        replicates = (np.sign(value) * (mine - _at_depth(theirs, len(own)))).mean(axis=1)
+        mean_gap, size = float(np.abs(value).mean()), float(np.abs(wanted).mean())
+        gap = estimate(mean_gap, replicates, size, float(own["count"].min()))
         yield {"states": "encoder", "layer": -1, "metric": f"{metric} gap", **gap}
-
-
-def _values(curve: pd.DataFrame) -> Float[np.ndarray, "1 layer"]:
-    return curve["value"].to_numpy()[None]
-
-
-def _replicates(curve: pd.DataFrame) -> Float[np.ndarray, "replicate layer"]:
-    return np.stack(curve["replicates"].tolist()).T
 
 
 def _at_depth(curves: Float[np.ndarray, "row layer"], num: int) -> Float[np.ndarray, "row depth"]:

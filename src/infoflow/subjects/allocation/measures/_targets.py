@@ -11,7 +11,7 @@ from torch import Tensor
 from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, Stack
-from infoflow.objectives import AbstractObjective, Batch
+from infoflow.objectives import Batch
 
 from ._gradient import EvaluationSet, FlatParameters, ModelPass, pass_gradients, pass_losses
 from ._packing import PACKED, PackReader, packed
@@ -176,20 +176,16 @@ def _changes_nothing(
     """Whether packing leaves losses and gradients unchanged, up to rounding, on a few sentences of all lengths."""
     few = [_first_rows(batch, 1 + _TRIED // len(one.parts[0])) for batch in islice(one.parts[0], _TRIED)]
     ways = plain(few), packed(few, readers, one.micro_tokens, slice(None), flat.dtype)
-    found = [_gradients(module, flat, one.objective, passes) for passes in ways]
+    found = [
+        pass_gradients(module, flat, one.objective, [each.to(module.device) for each in passes], set())[1]
+        for passes in ways
+    ]
     for name, apart in found[0].items():
         together, scale = found[1][name], float(apart.norm())
         for a, b in zip(flat.views(apart), flat.views(together), strict=True):
             if not float((a - b).norm()) <= _ROUNDING * max(float(a.norm()), _ROUNDING * scale):
                 return False
     return True
-
-
-def _gradients(
-    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[ModelPass]
-) -> dict[str, Tensor]:
-    passes = [each.to(module.device) for each in passes]
-    return pass_gradients(module, flat, objective, passes, set())[1]
 
 
 def _first_rows(batch: Batch, number: int) -> Batch:

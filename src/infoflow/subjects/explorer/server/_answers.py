@@ -200,7 +200,7 @@ def prediction_relevance(
         if method not in _DIFFERENCES:
             raise UserError(f"method must be one of {', '.join(_DIFFERENCES)} for the difference of two tokens.")
         second = _target(reading, position, against)
-        options["output"] = lambda output: _difference(output, chosen, second)
+        options["output"] = lambda output: token_logits(output)[..., chosen] - token_logits(output)[..., second]
     with changed(reading.subject.model, reading.change):
         found = sentence_relevance(reading.subject.model, reading.inputs, method, position, chosen, **options)
     told = _told(found)
@@ -222,11 +222,6 @@ def _target(reading: SentenceReading, position: int, target: int | None) -> int:
     if not 0 <= target < logits.shape[1]:
         raise UserError(f"A target must be a token id in 0..{logits.shape[1] - 1}.")
     return target
-
-
-def _difference(output: Any, target: int | None, against: int) -> Tensor:
-    logits = token_logits(output)
-    return logits[..., target] - logits[..., against]
 
 
 def _told(found: SentenceRelevance) -> dict[str, Any]:

@@ -113,13 +113,10 @@ def since(own: pd.DataFrame) -> str:
         stated = f"held {f'at update {first:,}' if first == end else f'from update {first:,} to {end:,}'}; {stated}"
     elif last.verdict == "holds" and held:
         stated = f"{stated} for good, first at {held[0].first:,}"
-    return f"{stated}{_growth(own) if last.verdict == 'holds' else ''}"
-
-
-def _growth(own: pd.DataFrame) -> str:
-    """The statement of `findings_since` on the effect over the last checkpoints."""
+    if last.verdict != "holds":
+        return stated
     _, moves = movement(own)
-    return {"grows": "; its effect still grows", "falls": "; its effect shrinks again"}.get(moves, "")
+    return stated + {"grows": "; its effect still grows", "falls": "; its effect shrinks again"}.get(moves, "")
 
 
 def _sentence(rows: list[dict[str, Any]]) -> str:

@@ -42,6 +42,7 @@ _TURNOVER = (
 )
 _LEVELS = 2000  # quantisation steps: finer than a colour or three digits can show
 _MISSING = 65535
+_FACTS = ("id", "label", "unit", "explanation", "signed", "margin")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -73,7 +74,9 @@ def _heads(course: CheckpointTables) -> Drawn | None:
     thinned = any(len(grid.updates) > _MOST_STEPS for grid in grids)
     grids = [replace(grid, updates=_thin(grid.updates)) for grid in grids]
     live = {
-        "statistics": [_facts(one) for one in statistics],
+        "statistics": [
+            {name: getattr(one, name) for name in _FACTS} | {"top": float(f"{one.top:.3g}")} for one in statistics
+        ],
         "roles": roles,
         "grids": [_payload(grid, rows, statistics, spans, roles) for grid in grids],
     }
@@ -134,11 +137,6 @@ def _thin(updates: list[int]) -> list[int]:
         return updates
     later = [update for update in updates if update > 0]
     return [*([0] if 0 in updates else []), *select_steps(later, _MOST_STEPS - 1)]
-
-
-def _facts(one: Statistic) -> dict[str, Any]:
-    names = ("id", "label", "unit", "explanation", "signed", "margin")
-    return {**{name: getattr(one, name) for name in names}, "top": float(f"{one.top:.3g}")}
 
 
 def _payload(

@@ -35,20 +35,23 @@ _LOOK = {"height": 210, "room": 0.26}  # room for line names, equal in all panel
 
 
 def _agreement(course: CheckpointTables) -> Drawn | None:
-    table, gains = _ngrams(course), _gains(course)
+    table, gains = _ngrams(course), course[IN_CONTEXT_LEARNING.name]
     if table.empty and gains.empty:
         return None
+    if len(gains):
+        gains = means(gains.dropna(subset="value"), ["measure"], ("value", "baseline"))
     beside = _gain_panels(course, gains)
     names = _measures(table)
     groups = [_group(course, table[table["measure"] == name], name, beside) for name in names]
     if not groups:
         groups = [PanelGroup(id="gain", label="gain", note="", scale=("", ""), panels=beside)]
     data = pd.concat([frame for frame in (table, gains) if len(frame)], ignore_index=True)
+    corpora = listed(sorted(set(course[NGRAM_AGREEMENT.name]["corpus"]))) if len(table) else ""
     return Drawn(
         data=data,
         panels=groups[0].panels,
         answer=[*_minimum_sentences(course, table), *_gain_sentences(course, gains)],
-        caption=f"{notes(course, data)}{_corpus_note(course)}",
+        caption=notes(course, data) + (f" n-gram counts are from {corpora}." if corpora else ""),
         payload={"metrics": groups},
     )
 
@@ -72,16 +75,6 @@ def _measures(table: pd.DataFrame) -> list[str]:
 def ngrams(order: int) -> str:
     """Plural name of the n-grams of one order, such as `bigrams`."""
     return _ORDERS.get(order, f"{order}-grams")
-
-
-def _gains(course: CheckpointTables) -> pd.DataFrame:
-    frame = course[IN_CONTEXT_LEARNING.name]
-    return frame if frame.empty else means(frame.dropna(subset="value"), ["measure"], ("value", "baseline"))
-
-
-def _corpus_note(course: CheckpointTables) -> str:
-    frame = course[NGRAM_AGREEMENT.name]
-    return f" n-gram counts are from {listed(sorted(set(frame['corpus'])))}." if len(frame) else ""
 
 
 def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: list[Panel]) -> PanelGroup:

@@ -181,7 +181,9 @@ class _Fetched(AbstractContextManager[Path]):
         for path in (_files(self._snapshots.parent / "blobs") if alone else blobs) - self._blobs:
             if path.resolve() not in used:
                 path.unlink(missing_ok=True)
-        _remove_empty(self._snapshots / self._commit)
+        for path in (self._snapshots / self._commit, self._snapshots):
+            if path.is_dir() and not any(path.iterdir()):
+                os.rmdir(path)  # noqa: PTH106 (refuses a folder that has something in it by now)
 
 
 class _Before:
@@ -240,12 +242,6 @@ def _files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_symlink() or path.is_file()} if folder.is_dir() else set()
 
 
-def _remove_empty(folder: Path) -> None:
-    for path in (folder, folder.parent):
-        if path.is_dir() and not any(path.iterdir()):
-            os.rmdir(path)  # noqa: PTH106 (refuses a folder that has something in it by now)
-
-
 class Ahead:
     """Provides the folders of places in order; the next one to be fetched is fetched in the background.
 
@@ -266,7 +262,10 @@ class Ahead:
         """The place's folder; meanwhile the next one is fetched."""
         opened, folder = self._taken(place)
         try:
-            self._begin_next()
+            if self._next is None and self._waiting and not self._waiting[0].is_here:
+                following = self._waiting[0]
+                fetched = following.opened(self._keep)
+                self._next = following, fetched, self._thread.submit(fetched.__enter__)
             yield folder
         finally:
             opened.__exit__(None, None, None)
@@ -289,9 +288,3 @@ class Ahead:
             return opened, folder.result()
         opened = place.opened(self._keep)
         return opened, opened.__enter__()
-
-    def _begin_next(self) -> None:
-        if self._next is None and self._waiting and not self._waiting[0].is_here:
-            place = self._waiting[0]
-            opened = place.opened(self._keep)
-            self._next = place, opened, self._thread.submit(opened.__enter__)
