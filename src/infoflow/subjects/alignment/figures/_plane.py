@@ -13,9 +13,6 @@ from infoflow.report._theme import Series
 from infoflow.report.forms._chart import NAME, color_of, finished, lit, shape_of, tips
 from infoflow.report.forms._marks import Layer, channel, draw, expression
 
-# The chart of a map: labelled points with the same scale on both axes.
-
-
 _WIDTH, _HEIGHT = 252, 340  # pixels that fit points and labels; a wider panel has margins
 _MARGIN = 22
 MEAN = -1

@@ -22,9 +22,6 @@ from ._loss_change import (
     window_mean,
 )
 
-# Claims about dynamics: L1, L2, L3, L6.
-
-
 _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one in OBJECTIVES}
 
 
@@ -142,9 +139,6 @@ def l6(curves: Curves) -> list[Condition]:
         stays_below("mean residual of Simpson's rule", simpson, 1e-3, "nats per step", labels, alone=False),
         exceeds("residual of first order over that of Simpson's rule", first / simpson, 5.0, "ratio", labels),
     ]
-
-
-# Claims about dynamics: L4, Z1.
 
 
 _L4_READS: dict[str, Reading] = {

@@ -141,9 +141,6 @@ def v3(curves: Curves) -> list[Condition]:
     return [own_over_others(name, curves)]
 
 
-# Claims about dynamics: V4, V5, V6, V7, V8, V9.
-
-
 _V4_READS: dict[str, Reading] = {
     "encoder, masked": profile_similarity(TRANSLATION, MASKED, "encoder", "encoder"),
     "encoder, causal": profile_similarity(TRANSLATION, CAUSAL, "encoder", "decoder"),

@@ -24,8 +24,6 @@ from ..measures import (
 )
 from ._components import COMPONENTS, LOSS_CHANGE, ModelStack, in_blocks, joined, of_part, parts_of
 
-# Which components raise the loss: one table of all objectives.
-
 
 def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ModelSelection) -> Drawn:
     counts, table = hurting_counts(hurting, by="series"), hurting_table(hurting, by="series")

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, Attention, ParameterGroup, learning_parameters
 
-# The cells of a model: every parameter element is in one component of one layer and, if it has one, one head.
-
-
 NO_HEAD = -1
 NO_LAYER = -1
 ATTENTION = ("query", "key", "value", "output")

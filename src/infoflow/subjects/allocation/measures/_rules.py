@@ -11,9 +11,6 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-# Quadrature rules along the chord between two sets of weights: nodes and weights.
-
-
 Rule = Literal["first-order", "trapezoid", "midpoint", "simpson", "gauss-legendre"]
 """How the gradient is integrated along one update."""
 RULES: tuple[Rule, ...] = get_args(Rule)

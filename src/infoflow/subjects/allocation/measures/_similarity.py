@@ -13,9 +13,6 @@ from jaxtyping import Float
 from infoflow.foundation import UserError, symmetric_interval
 from infoflow.results import KEYS, Column, TableSchema, estimate, estimate_columns, with_keys
 
-# How similarly two training runs distributed learning over layers × components, and whether objectives differ.
-
-
 NORMALISATIONS = ("share", "per_parameter")
 METRICS = ("spearman", "cosine")
 _COMPARED = ("query", "key", "value", "output", "mlp_in", "mlp_out", "norm")

@@ -10,9 +10,6 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._rules import Rule, quadrature
 
-# The settings of a recording.
-
-
 _LATER = {"tolerance": 0.0, "max_splits": 32}
 """Settings added later, with their earlier implicit values."""
 

@@ -34,8 +34,6 @@ from ..measures import (
     evaluation_set,
 )
 
-# Loss change allocation, recorded while a model trains or in a second training to the same weights.
-#
 # A recording is keyed by the training and the settings of `[dynamics]`. A model that was trained or started without it
 # is trained again with the recorder; the published model stays the first one.
 

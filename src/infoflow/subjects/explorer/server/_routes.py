@@ -24,9 +24,6 @@ from ._effects import effect
 from ._readings import Forgotten, SentenceReading, lens
 from ._safety import TooLong, too_long
 
-# One compute thread, newest request first.
-
-
 Answer = TypeVar("Answer")
 MOST_WAITING = 4
 

@@ -13,9 +13,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# Access control between the network and the models: host, origin, size and rate of requests.
-
-
 MOST_BODY = 20_000  # bytes
 _MOST_REQUESTS, _SECONDS = 30, 10.0
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -36,9 +36,6 @@ from infoflow.training import SUFFIX
 
 from ._scale_trends import TRENDS, reported_claims, trends
 
-# A run as a point on the axes of scale: its models, their data and their size.
-
-
 _TRAININGS, _MATCH = TRAINING_RUNS.name, "match"
 _COUNTED = {"tokens": "source_tokens", "parameters": "parameters", "updates": "updates", "cpu_seconds": "cpu_seconds"}
 

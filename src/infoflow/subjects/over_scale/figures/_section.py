@@ -20,9 +20,6 @@ from ..claims._scale_slope import FLAT, scale_groups
 from ..claims._scale_trends import TRENDS, reported_claims
 from ._warmups import timed_stages
 
-# Data of the figure over scale: claims tested at two scales, and the styles of widths and corpora.
-
-
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (5, 3), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4), (4, 1), (6, 2, 1, 2))
 _LATE = 0.1  # share of a run's tokens, as in `trends`

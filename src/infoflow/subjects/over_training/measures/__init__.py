@@ -1,17 +1,5 @@
 """The development of a model during training: which updates to measure, and the analysis of curves over them."""
 
-from infoflow.heads import Crossing, expected_jaccard, is_finished, last_crossing, role_events
-from infoflow.training import (
-    CHECKPOINTS,
-    CLOCKS,
-    DEFAULT_SCHEDULE,
-    SUFFIX,
-    Clock,
-    checkpoint_steps,
-    learning_rate_shares,
-    measured_over_training,
-    select_steps,
-)
 from infoflow.training import over_training as over_training
 
 from ._checkpoint_names import PUBLIC_SUITES, checkpoint_name, parse_steps, public_suite, trainer_state

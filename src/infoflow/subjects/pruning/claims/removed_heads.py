@@ -224,8 +224,6 @@ def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
 
 LOST = (0.3, 0.03)
 
-_GAP_UNITS = ("BLEU", "nats per token")
-
 
 @claim(
     "heads:H2",
@@ -254,12 +252,9 @@ def h2(curves: Curves) -> list[Condition]:
     """A translation encoder with few heads left, trained further."""
     gaps = np.split(curves["gaps"], 2, axis=1)
     metric = int(np.isnan(gaps[0][0]).all())  # the loss if BLEU was not scored
-    return [
-        exceeds(
-            f"quality beyond that of {name}{'' if way == UNPRUNED else ', trained for as many updates'}",
-            gaps[metric][:, at : at + 1],
-            0.0 if way == RECOVERED_RANDOM else -LOST[metric],
-            _GAP_UNITS[metric],
-        )
-        for at, (way, name) in enumerate(THAN.items())
-    ]
+    conditions = []
+    for (way, name), gap in zip(THAN.items(), np.split(gaps[metric], len(THAN), axis=1), strict=True):
+        longer = "" if way == UNPRUNED else ", trained for as many updates"
+        least = 0.0 if way == RECOVERED_RANDOM else -LOST[metric]
+        conditions.append(exceeds(f"quality beyond that of {name}{longer}", gap, least, _UNITS[metric]))
+    return conditions

@@ -42,9 +42,6 @@ from ._rows import (
     widest_of,
 )
 
-# Which kinds of attention, and which layers, keep their heads along a pruning sweep.
-
-
 _LOOKS = {
     order.key: order
     for order in (

@@ -15,9 +15,6 @@ from infoflow.foundation import UserError
 from infoflow.heads import Head, all_heads
 from infoflow.models import HeadCall, Model, tap
 
-# Gates that are often exactly 0 or 1, with differentiable probabilities.
-
-
 BETA, GAMMA, ZETA, EPSILON = 0.33, -0.1, 1.1, 1e-6
 UNDECIDED = 2.4
 """Gates with |log α| below this are neither exactly 0 nor exactly 1 in evaluation."""
