@@ -9,7 +9,7 @@ import pytest
 _WRITERS = (
     "studies._analyze",
     "studies._study",
-    "subjects.over_scale.stages",
+    "subjects.over_scale.stages._over_scale",
     "subjects.over_training.stages._over_training",
 )
 

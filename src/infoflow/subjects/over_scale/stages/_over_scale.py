@@ -32,8 +32,8 @@ from infoflow.subjects.over_training.measures import (
 )
 from infoflow.training import TrainConfig, learning_rate
 
-from .claims._over_scale import ScaleRun, findings_over_scale, scale_runs
-from .claims._scale_trends import TRENDS
+from ..claims._over_scale import ScaleRun, findings_over_scale, scale_runs
+from ..claims._scale_trends import TRENDS
 
 _TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_BY_RUN, FINDINGS_AT_SCALE)
 _SCALE = {  # sections of a plan that define its scale; the others should be equal

@@ -1,0 +1,3 @@
+"""The comparison of several studies over scale."""
+
+from ._over_scale import over_scale
