@@ -16,4 +16,4 @@ def test_examples():
         results = doctest.testmod(module, extraglobs={"torch": torch})
         assert results.failed == 0, name
         attempted += results.attempted
-    assert attempted >= 5
+    assert attempted >= 3

@@ -22,7 +22,7 @@ from infoflow.alignment import (
     least_squares_map,
     linearly_aligned,
     linked_vectors,
-    retrieval_accuracy,
+    retrieval_hits,
 )
 from infoflow.foundation import UserError
 from infoflow.representations import average_similarity, rsa, self_similarity
@@ -103,9 +103,9 @@ def test_similarities_and_retrieval_are_those_of_the_functions(aligned, masked, 
     x, y = (torch.stack([side[at] for at in order]) for side in (slow, wanted))
     torch.testing.assert_close(torch.from_numpy(mapped.states(0)), x)
     assert one(table, "aligned", "rsa")["value"] == pytest.approx(rsa(x, y), abs=1e-4)
-    found = retrieval_accuracy(x, y)
-    assert one(table, "aligned", "retrieval forward")["value"] == pytest.approx(found.forward)
-    assert one(table, "aligned", "retrieval backward")["value"] == pytest.approx(found.backward)
+    forward, backward = (float(hits.mean()) for hits in retrieval_hits(x, y))
+    assert one(table, "aligned", "retrieval forward")["value"] == pytest.approx(forward)
+    assert one(table, "aligned", "retrieval backward")["value"] == pytest.approx(backward)
     assert one(table, "aligned", "retrieval forward")["baseline"] == pytest.approx(1 / 70)
     top = layers.states(layers.num_states - 1)
     assert one(table, "aligned", "rsa", "encoder")["value"] == pytest.approx(rsa(top, y), abs=1e-4)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from infoflow.dynamics import RULES, adaptive_allocation, loss_change_allocation, quadrature
+from infoflow.dynamics import RULES, loss_change_allocation, quadrature
 from infoflow.foundation import UserError
 
 Weights = dict[str, Tensor]
@@ -138,28 +138,6 @@ def test_panels_share_their_ends() -> None:
     loss_change_allocation(counted, *ends(), rule="simpson", splits=4)
     assert len(calls) == 9
     assert sum(quadrature("simpson", 4).weights) == pytest.approx(1.0)
-
-
-def test_adaptive_splitting_stops_when_every_loss_is_explained() -> None:
-    start, end = ends()
-    losses = {"train": polynomial(3), "held-out": polynomial(5)}
-    found = adaptive_allocation(losses, start, end, tolerance=0.01, splits=2, max_splits=64)
-    assert found.splits > 2
-    assert all(abs(residual) <= 0.01 for residual in found.residuals.values())
-    for name, loss in losses.items():
-        plain = loss_change_allocation(loss, start, end, splits=found.splits)
-        for parameter in start:
-            torch.testing.assert_close(found.allocations[name][parameter], plain[parameter])
-        assert found.residuals[name] == pytest.approx(float(loss(end) - loss(start)) - total(plain), abs=1e-10)
-
-
-def test_adaptive_splitting_gives_up_at_the_most_panels_and_says_so() -> None:
-    found = adaptive_allocation({"loss": polynomial(9)}, *ends(), tolerance=0.0, splits=1, max_splits=4)
-    assert found.splits == 4
-    assert abs(found.residuals["loss"]) > 0
-    assert "4 panels" in str(found)
-    with pytest.raises(UserError, match="splits <= max_splits"):
-        adaptive_allocation({"loss": polynomial(2)}, *ends(), splits=8, max_splits=4)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ def test_a_trainers_folder(folder: Path) -> None:
     assert _updates(series) == list(STEPS)
     assert series.name == "run"
     assert series.updates == 50
-    assert not series.is_provisional
     tokens = [one.tokens for one in series.checkpoints]
     assert tokens[0] == 0
     assert tokens[-1] == 50 * tokens[1] / 2 > 0

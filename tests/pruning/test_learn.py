@@ -14,7 +14,6 @@ from infoflow.objectives import Vocabulary, make_objective
 from infoflow.pruning import (
     HardConcreteGates,
     attached,
-    fold,
     greedy_pruning,
     learn_gates,
     learn_subset,
@@ -119,17 +118,17 @@ def test_a_large_penalty_closes_every_gate_and_none_opens_them(model, data, para
     assert free.removed == frozenset()  # whatever signs the gates began with
 
 
-def test_folded_and_pruned_model_computes_what_the_gates_did(model):
+def test_a_pruned_model_computes_what_decided_gates_did(model):
     gates = HardConcreteGates(model, ["encoder-self", "decoder-cross"], seed=2)
     with torch.no_grad():
         for index, gate in enumerate(gates.gates.values()):
-            gate.log_alpha.copy_(torch.tensor([-3.0, -1.0, 1.0, 3.0]).roll(index))
+            gate.log_alpha.copy_(torch.tensor([-3.0, 3.0, 4.0, 5.0]).roll(index))
     ids = torch.tensor([[2, 7, 8, 9, 3]])
     inputs = {"input_ids": ids, "decoder_input_ids": ids}
     gates.eval()
     with attached(model, gates), torch.no_grad():
         expected = model.module(**inputs).logits
-    dead = fold(model, gates, rule="code")
+    dead = [head for head, lives in zip(gates.heads, gates.alive().tolist(), strict=True) if not lives]
     assert len(dead) == 4
     with torch.no_grad():
         torch.testing.assert_close(prune(model, dead).module(**inputs).logits, expected, rtol=1e-4, atol=1e-5)

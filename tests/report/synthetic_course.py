@@ -236,7 +236,8 @@ def turnover(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, 
             size = int(place >= 8 + number) + int(number == 3) - int(number == 0 and place >= 19)
             size *= 1 + (number < 3)
             values = {"size": size, "jaccard_previous": 1 - 0.1 * number, "jaccard_final": 0.5, "expected": 0.07}
-            yield {**at(objective, seed, update), "role": role, "expected_previous": 0.06, **values}
+            row = {**at(objective, seed, update), "stack": STACKS[objective], "kind": "self", "role": role}
+            yield {**row, "expected_previous": 0.06, **values}
 
 
 def phases(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
@@ -292,7 +293,7 @@ def stages(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
     if objective != "translation":
         return
     for update in steps:
-        base = {**at(objective, seed, update), "rank_bin": "", "degenerate": 0}
+        base = {**at(objective, seed, update), "rank_bin": ""}
         for n in (2, 3, 4, 5):
             value = -9 + 4 * rise(update, 40 * n) - 0.5 * rise(update, 900)
             yield {**base, "measure": "lm_score", "n": n, **estimate(value)}
@@ -305,10 +306,10 @@ def sources(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, A
         return
     for update in steps:
         for rule in ("alti", "epsilon"):
-            for position in range(8):
-                share = 0.7 - 0.2 * rise(update, 60) + 0.25 * rise(update, 900) - 0.02 * position
-                row = {**at(objective, seed, update), "rule": rule, "position": position, "share": share}
-                yield {**row, "entropy": 1.5, "kl": 3 * (1 - rise(update, 500)), **estimate(share)}
+            share = 0.7 - 0.2 * rise(update, 60) + 0.25 * rise(update, 900)
+            for measure, value in (("share", share), ("entropy", 1.5), ("prefix_entropy", 1.0)):
+                row = {**at(objective, seed, update), "rule": rule, "position": -1, "measure": measure}
+                yield {**row, **estimate(value)}
 
 
 def checks(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:

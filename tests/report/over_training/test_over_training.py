@@ -218,28 +218,6 @@ def test_roles_begin_and_end_where_the_events_say(figures) -> None:
     assert "causal LM 5 births and 1 death" in " ".join(figures["heads-over-training"].answer)
 
 
-def test_roles_at_every_checkpoint_give_the_same_spans(tmp_path) -> None:
-    """Where there are no events, the table of roles tells from when to when each is held."""
-
-    def roles(objective, seed, steps):
-        for place, update in enumerate(steps):
-            for head in range(4):
-                row = {
-                    **course.at(objective, seed, update),
-                    "stack": "decoder",
-                    "kind": "self",
-                    "layer": 1,
-                    "head": head,
-                }
-                yield {**row, "role": "induction", "holds": head == 2 and 5 <= place < 9, "value": 0.5}
-
-    run = course.make_course(tmp_path, ("causal-lm",), (1,), tables={"layer_distance_over_training"})
-    course.write(run, "head_roles_over_training", list(roles("causal-lm", 1, STEPS)))
-    payload = drawn_figures(run, "over-training")["heads-over-training"].payload["live"]
-    assert payload["roles"] == ["induction"]
-    assert payload["grids"][0]["spans"] == [[0, 4 + 2, STEPS[5], STEPS[9]]]
-
-
 def test_numbers_of_heads_are_those_of_the_first_seed(run, figures) -> None:
     payload = figures["heads-over-training"].payload
     (grid,) = [grid for grid in payload["live"]["grids"] if grid["label"] == "translation"]

@@ -92,7 +92,6 @@ class Align(OfModels, AbstractTableStage):
         return pd.concat([scores, *(self._bleu(kind, model, source, target) for kind, model in translations.items())])
 
     def _bleu(self, kind: Kind, model: Model, source: Model, target: Model) -> pd.DataFrame:
-        """BLEU of an encoder combined with the target's decoder."""
         plan = self.models.plan.analysis
         scores = bleu_scores(model, self.models.data.test, plan.bleu_sentences, plan.beams, "test")
         top = len(model.anatomy.stack("encoder").layers)

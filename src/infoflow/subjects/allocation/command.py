@@ -16,10 +16,7 @@ _SHOWN = ("groups", "hurting", "reliability", "windows")
 
 
 def dynamics(
-    *runs: Path,
-    top: Annotated[int, Parameter(converter=limited("Count"))] = 10,
-    out: Out = None,
-    log: Log = None,
+    *runs: Path, top: Annotated[int, Parameter(converter=limited("Count"))] = 10, out: Out = None, log: Log = None
 ) -> None:
     """Show which parameters reduced the loss during training of a study's models, and update its report.
 
@@ -35,15 +32,23 @@ def dynamics(
         if len(runs) > 1:
             _compare(runs, run_folder(out, "corpora"))
             return
-        (run,) = _one(runs, out)
+        from infoflow.foundation import UserError
         from infoflow.report import write_report
         from infoflow.results import RunFolder
 
-        folder = RunFolder.existing(run)
+        if not runs or out is not None:
+            raise UserError(
+                "dynamics needs the folder of a study, and --out only applies to several. "
+                f"Got {len(runs)} {'folder' if len(runs) == 1 else 'folders'}."
+            )
+        folder = RunFolder.existing(runs[0])
         _require_recording(folder.path, list(folder.tables))
         tables = {name: folder.tables[f"allocation_{name}"] for name in _SHOWN}
         for objective in dict.fromkeys(tables["groups"]["objective"]):
-            own = {name: _on_train(frame, str(objective)) for name, frame in tables.items()}
+            own = {
+                name: frame.loc[(frame["objective"] == objective) & (frame["set"] == "train")]
+                for name, frame in tables.items()
+            }
             _show_trust(str(objective), own["windows"], own["reliability"])
             _show_groups(str(objective), own["groups"], top)
         _show_hurting(tables["hurting"])
@@ -51,17 +56,6 @@ def dynamics(
             _show_similarity(folder.tables["allocation_similarity"])
         show_path("All groups, heads and steps", folder.path / "tables")
         show_path("Report", write_report(folder))
-
-
-def _one(runs: tuple[Path, ...], out: Path | None) -> tuple[Path, ...]:
-    from infoflow.foundation import UserError
-
-    if not runs or out is not None:
-        raise UserError(
-            "dynamics needs the folder of a study, and --out only applies to several. "
-            f"Got {len(runs)} {'folder' if len(runs) == 1 else 'folders'}."
-        )
-    return runs
 
 
 def _compare(runs: tuple[Path, ...], out: Path) -> None:
@@ -97,10 +91,6 @@ def _require_recording(path: Path, tables: list[str]) -> None:
 def _rows(frame: "pd.DataFrame") -> list[tuple[tuple, dict]]:
     """Key and columns of each row."""
     return list(zip(frame.index.tolist(), frame.to_dict("records"), strict=True))
-
-
-def _on_train(frame: "pd.DataFrame", objective: str) -> "pd.DataFrame":
-    return frame.loc[(frame["objective"] == objective) & (frame["set"] == "train")]
 
 
 def _show_trust(objective: str, windows: "pd.DataFrame", reliability: "pd.DataFrame") -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.report._curves import first_seed
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
@@ -30,8 +31,7 @@ def _routing(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     frame = frame.assign(ratio=frame["value"] / frame["baseline"])
     panels, answer = [], []
     for series in tables.models.present(frame):
-        own = frame[(frame["series"] == series.key) & frame["trained"]]
-        own = own[own["seed"] == own["seed"].min()]
+        own = first_seed(frame[(frame["series"] == series.key) & frame["trained"]])
         every, tagged = own[own["annotation"] == ALL], own[own["annotation"] != ALL]
         panels.append(Panel(spec=_chart(every, "layer", "layer"), title=f"{series.label}, all tokens"))
         answer.append(_evenness(series, every))

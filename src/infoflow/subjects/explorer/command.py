@@ -22,17 +22,10 @@ def explore(
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     name: Names = (),
     port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="Port to listen on; 0: any free one.")] = 0,
-    longest: Annotated[
-        int,
-        Parameter(
-            converter=limited("Count"),
-            help="Maximum tokens of a sentence.",
-        ),
-    ] = 128,
+    longest: Annotated[int, Parameter(converter=limited("Count"), help="Maximum tokens of a sentence.")] = 128,
     browser: Annotated[bool, Parameter(name="--open", negative=(), help="Open the page in a browser.")] = False,
     host: Annotated[
-        str,
-        Parameter(show_default=False, help="Address to listen on for other machines; requires --insecure."),
+        str, Parameter(show_default=False, help="Address to listen on for other machines; requires --insecure.")
     ] = "",
     insecure: Annotated[
         bool, Parameter(negative=(), help="Allow --host, although text and access token are sent unencrypted.")

@@ -1,6 +1,7 @@
 """Figures of head weights: copying and preferred offsets of each head, and which heads compose."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -31,7 +32,6 @@ _HEAD = ["stack", "layer", "head"]
 
 
 def _map(own: pd.DataFrame, ends: tuple[float, float], text: str = "") -> dict[str, Any]:
-    """Squares by layer and head."""
     low, _ = ends
     layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
     place = {"x": cells("x", "head", "head"), "y": cells("y", "layer", "layer", layers)}
@@ -92,14 +92,6 @@ def _on_text(own: pd.DataFrame, tables: ModelTables, series: str, statistic: str
     return "" if math.isnan(rho) else f"Over its heads, the rank correlation with {what} is {rho:.2f}."
 
 
-def _copying(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
-    return _weights(frame, tables, "copying", {"ends": (-1.0, 1.0)})
-
-
-def _preferred(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
-    return _weights(frame, tables, "preferred", {"ends": (0.0, 1.0), "text": "offset:O"})
-
-
 def _composition(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     panels, answer = [], []
     for series in tables.models.present(frame):
@@ -154,7 +146,7 @@ COPYING = DeclaredFigure(
         "Random matrices with the same singular values are near 0.",
         "Only the direct path from embeddings to logits counts, so the score says less about heads in the middle.",
     ),
-    draw=_copying,
+    draw=partial(_weights, statistic="copying", drawing={"ends": (-1.0, 1.0)}),
     findings=("weights:W1",),
     **_ABOUT,
 )
@@ -168,7 +160,7 @@ PREFERRED = DeclaredFigure(
         "random matrices: −1 is the previous token.",
         "Models with rotary or relative positions add none to their embeddings, and are not shown.",
     ),
-    draw=_preferred,
+    draw=partial(_weights, statistic="preferred", drawing={"ends": (0.0, 1.0), "text": "offset:O"}),
     findings=("weights:W2",),
     **_ABOUT,
 )

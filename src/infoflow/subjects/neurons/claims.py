@@ -119,11 +119,7 @@ def n3(curves: Curves) -> list[Condition]:
     "rarely; detectors were looked for in the first half, where the 66B model has most of its 5,351",
     statistic="rank correlation over layers of the share of dead neurons with the inactivity of living ones, above 0; "
     "share of token detectors, mean over the lower half of the layers minus that over the upper half, above 0",
-    reads={
-        "dead": _kind(DEAD).by(),
-        "activity": _kind(ACTIVE).by(),
-        "detectors": _kind(DETECTOR).by(),
-    },
+    reads={"dead": _kind(DEAD).by(), "activity": _kind(ACTIVE).by(), "detectors": _kind(DETECTOR).by()},
     learned=(CAUSAL,),
 )
 def n4(curves: Curves) -> list[Condition]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.report._curves import first_seed
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
@@ -38,8 +39,7 @@ _ROW = 20
 def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     panels, answer = [], []
     for series in tables.models.present(frame):
-        own = frame[(frame["series"] == series.key) & frame["trained"]]
-        own = own[own["seed"] == own["seed"].min()]
+        own = first_seed(frame[(frame["series"] == series.key) & frame["trained"]])
         every = own[own["annotation"] == ALL]
         for stack, of_stack in every.groupby("stack", sort=False):
             name = f"{series.label}, {stack}" if len(set(every["stack"])) > 1 else series.label

@@ -5,16 +5,7 @@
 import numpy as np
 
 from infoflow.findings._control import seeds_alone
-from infoflow.findings._finding import (
-    CORRELATION,
-    SHARE,
-    Condition,
-    Curves,
-    Given,
-    claim,
-    exceeds,
-    stays_below,
-)
+from infoflow.findings._finding import CORRELATION, SHARE, Condition, Curves, Given, claim, exceeds, stays_below
 from infoflow.findings._head_numbers import CHOSEN, busiest_layer, heads
 from infoflow.findings._model_group import CAUSAL, MASKED, Absent
 from infoflow.findings._sources import OURS, Source

@@ -116,7 +116,6 @@ _SECTION = Section(
 
 
 def _of_layers(frame: pd.DataFrame, by: Sequence[str] = ("token",)) -> pd.DataFrame:
-    """The mean over the heads of each layer, with replicates."""
     keys = ["series", "model", "seed", "trained", "stack", "layer", *by]
     rows = []
     for key, own in frame.groupby(keys, sort=False):

@@ -2,6 +2,8 @@
 
 # R bootstrap replicates, P points of a learning curve; rows of numbers hold the estimate first: (1 + R, ...)
 
+from itertools import product
+
 import numpy as np
 
 from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds
@@ -38,25 +40,20 @@ def _curve(rows: SeedRows, variant: str, frozen: bool) -> tuple[list[int], np.nd
 def _gains(rows: SeedRows, slower: str, faster: str) -> np.ndarray:
     found: dict[bool, tuple[np.ndarray, np.ndarray]] = {}
     for frozen in (False, True):
-        variants = [_curve(rows, variant, frozen) for variant in (slower, faster)]
-        if all(one is not None for one in variants):
-            found[frozen] = _gap(*(one for one in variants if one is not None))
+        slow, fast = (_curve(rows, variant, frozen) for variant in (slower, faster))
+        if slow is None or fast is None:
+            continue
+        if slow[0] != fast[0]:
+            raise Absent("transplant_curves has curves with different points: run the study again with one schedule")
+        common = min(len(slow[1]), len(fast[1]))
+        gap_RP = slow[1][:common] - fast[1][:common]
+        found[frozen] = log_mean(slow[0], gap_RP), gap_RP[:, -1]
     if not found:
         raise Absent(f"transplant_curves has no model with both {slower} and {faster} heads")
     common = min(len(over) for over, _ in found.values())
     missing = np.full((common, 2), np.nan)
     both = [np.stack(found[f], axis=1)[:common] if f in found else missing for f in (False, True)]
     return np.stack([both[0][:, 0], both[1][:, 0], both[0][:, 1], both[1][:, 1]], axis=1)
-
-
-def _gap(first: tuple[list[int], np.ndarray], second: tuple[list[int], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The gap over the curve and at its end, (1 + R,) each."""
-    (steps, slow_RP), (others, fast_RP) = first, second
-    if steps != others:
-        raise Absent("transplant_curves has curves with different points: run the study again with one schedule")
-    common = min(len(slow_RP), len(fast_RP))
-    gap_RP = slow_RP[:common] - fast_RP[:common]
-    return log_mean(steps, gap_RP), gap_RP[:, -1]
 
 
 _WHEN = ("over the whole learning curve", "at its end")
@@ -77,8 +74,7 @@ WAYS = ("heads that learn on", "frozen heads")
     reads={"gain": gain("random", "specialised")},
     controls=(
         Control(
-            name="shuffled specialised heads against the fresh model's own",
-            reads={"gain": gain("none", "shuffled")},
+            name="shuffled specialised heads against the fresh model's own", reads={"gain": gain("none", "shuffled")}
         ),
         Control(
             name="shuffled specialised heads instead of the specialised ones",
@@ -90,14 +86,10 @@ WAYS = ("heads that learn on", "frozen heads")
 )
 def h1(curves: Curves) -> list[Condition]:
     """Specialised heads of a trained translation encoder in a fresh model."""
-    columns = [(f"{when}, {way}", at) for at, (when, way) in enumerate((when, way) for when in _WHEN for way in WAYS)]
+    name = "held-out loss with random heads beyond that with specialised ones"
+    gains = zip(product(_WHEN, WAYS), np.split(curves["gain"], 4, axis=1), strict=True)
     return [
-        exceeds(
-            f"held-out loss with random heads beyond that with specialised ones, {name}",
-            curves["gain"][:, at : at + 1],
-            0.0,
-            "nats per token",
-        )
-        for name, at in columns
-        if not np.isnan(curves["gain"][0, at])
+        exceeds(f"{name}, {when}, {way}", gain, 0.0, "nats per token")
+        for (when, way), gain in gains
+        if not np.isnan(gain[0, 0])
     ]

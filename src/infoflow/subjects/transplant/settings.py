@@ -5,16 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from infoflow.architectures import ALL_HEADS, TRAINED_ON, Scope, kinds_of, layers_in
-from infoflow.foundation import (
-    Count,
-    CountOrNone,
-    DistinctNames,
-    Limits,
-    UserError,
-    as_written,
-    check_settings,
-    one_of,
-)
+from infoflow.foundation import Count, CountOrNone, DistinctNames, Limits, UserError, as_written, check_settings, one_of
 from infoflow.objectives import AbstractObjective
 from infoflow.training import ModelConfig, TrainConfig, checkpoint_steps
 

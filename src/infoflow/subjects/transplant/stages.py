@@ -41,9 +41,6 @@ from infoflow.subjects.pruning.measures import ALL_HEADS, quality, role_measures
 from infoflow.subjects.pruning.stages._pruning_points import derived_seed
 from infoflow.training import SNAPSHOTS, SnapshotPlan, Snapshots, TrainingHook, frozen_slices
 
-# Which heads of a trained model are transplanted into fresh ones: transplant variants, and the choice of heads.
-
-
 _HEAD = ["stack", "kind", "layer", "head"]
 NONE, SPECIALISED, RANDOM, SHUFFLED = VARIANTS
 
@@ -376,10 +373,4 @@ class Transplant(OfRecipe, AbstractTableStage):
             yield [hook]
 
 
-# Stages of a study on transplant.
-
-
-STAGES = (
-    (30, ChooseHeads),
-    (40, Transplant),
-)
+STAGES = ((30, ChooseHeads), (40, Transplant))

@@ -2,6 +2,6 @@
 
 from infoflow.findings._registry import Derived
 
-from ._objective_map import MAP_TABLES, OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP, objective_map
+from ._objective_map import MAP_TABLES, objective_map
 
 DERIVED = (Derived(schemas=MAP_TABLES, make=objective_map),)

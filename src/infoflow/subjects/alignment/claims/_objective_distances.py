@@ -181,15 +181,12 @@ def _clouds(models: ModelGroup, trained: bool) -> dict[tuple[str, str, int], np.
             continue
         keep = (frame["architecture"] == models.architecture) & (frame["start"] == "") & (frame["update"] == at)
         for key, own in frame[keep & (frame["kind"] == "self")].groupby(["objective", "variant", "seed"]):
-            parts.setdefault((str(key[0]), str(key[1]), int(key[2])), {})[name] = _reading_stack(own)
+            reading = own[own["stack"] == "encoder"] if "encoder" in set(own["stack"]) else own
+            parts.setdefault((str(key[0]), str(key[1]), int(key[2])), {})[name] = reading
     scores = {key: _scores(tables) for key, tables in parts.items()}
     shared = set.intersection(*(set(one) for one in scores.values())) if scores else set()
     roles = sorted(role for role in shared if all(one[role].notna().all() for one in scores.values()))
     return {key: one[roles].to_numpy() for key, one in scores.items()} if len(roles) >= _LEAST_ROLES else {}
-
-
-def _reading_stack(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["stack"] == "encoder"] if "encoder" in set(rows["stack"]) else rows
 
 
 def _scores(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

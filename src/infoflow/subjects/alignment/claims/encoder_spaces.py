@@ -75,15 +75,9 @@ _Z4_METRICS = ("average similarity gap", "self-similarity gap")
 )
 def z4(curves: Curves) -> list[Condition]:
     """Curves over layers 0..L of the encoders, before the map."""
-    return [
-        exceeds(
-            "how much alignment narrows the gap to the translation encoder",
-            np.concatenate([-gain(curves, metric) for metric in _Z4_METRICS], axis=1),
-            0,
-            "cosine",
-            [metric.removesuffix(" gap") for metric in _Z4_METRICS],
-        )
-    ]
+    narrowed = np.concatenate([-gain(curves, metric) for metric in _Z4_METRICS], axis=1)
+    labels = [metric.removesuffix(" gap") for metric in _Z4_METRICS]
+    return [exceeds("how much alignment narrows the gap to the translation encoder", narrowed, 0, "cosine", labels)]
 
 
 def gain(curves: Mapping[str, np.ndarray], metric: str) -> np.ndarray:

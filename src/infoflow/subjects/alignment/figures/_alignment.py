@@ -220,18 +220,14 @@ def _marks(table: pd.DataFrame) -> str:
     return f"Large marks are means over {seeds} seeds with {bars}, small dots the seeds."
 
 
-def _rare_words(frame: pd.DataFrame) -> str:
-    """Which words self-similarity leaves out."""
-    least = int(frame["least"].max()) if "least" in frame else 0
-    return f" Self-similarity leaves out words with fewer than {least} occurrences." if least else ""
-
-
 def _curve_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     lines = _curve_lines(models)
     kept = frame[frame["metric"].isin(list(_CURVES)) & frame["kind"].isin([line.key for line in lines])]
     tables = {metric: curves(kept[kept["metric"] == metric].assign(series=kept["kind"])) for metric in _CURVES}
     tables = {metric: table[table["group"] == "trained"] for metric, table in tables.items()}
     everything = pd.concat([table.assign(metric=metric) for metric, table in tables.items()])
+    least = int(kept["least"].max())
+    rare = f" Self-similarity leaves out words with fewer than {least} occurrences." if least else ""
     return ReportFigure(
         id="alignment-curves",
         question="Does the aligned encoder's space look like the translation encoder's, layer by layer?",
@@ -242,7 +238,7 @@ def _curve_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
             )
             for metric, what in _CURVES.items()
         ],
-        caption=f"{interval_note(everything)}{_rare_words(kept)}",
+        caption=f"{interval_note(everything)}{rare}",
         how_to_read=[
             "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
             "word are. Across: layers, from the embeddings (0).",
@@ -268,14 +264,10 @@ def _curve_lines(models: ModelSelection) -> list[Series]:
 
 def _gap_words(frame: pd.DataFrame, metric: str) -> str:
     """`narrows the gap to translation in self-similarity by 0.04 (0.03 to 0.05)`."""
-    difference = _gap_change(frame, metric)
+    aligned, unaligned = (_samples(frame, kind, f"{metric} gap") for kind in ("aligned", "unaligned"))
+    difference = (aligned - unaligned).estimate()
     by = f" by {size_text(difference)}" if difference.sign else ""
     return f"{_VERDICTS[difference.sign]} the gap to translation in {metric}{by}"
-
-
-def _gap_change(frame: pd.DataFrame, metric: str) -> Estimate:
-    aligned, unaligned = (_samples(frame, kind, f"{metric} gap") for kind in ("aligned", "unaligned"))
-    return (aligned - unaligned).estimate()
 
 
 def _bleu_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:

@@ -19,9 +19,7 @@ ALIKE = Section(
     lead="Each objective asks something different of the same blocks: to predict what comes next, to fill in what is "
     "hidden, to translate, to tell true from false, to restore damaged text. The map shows which of them ended up near "
     "each other, and whether those are the ones that were asked the same kind of thing.",
-    names={
-        "objective-map": "objectives/map",
-    },
+    names={"objective-map": "objectives/map"},
 )
 _METHOD = Method(
     id="objective-map",
@@ -38,12 +36,7 @@ _METHOD = Method(
     objectives, which treats them as independent; chance is the expected share if families are assigned at random.
     """,
 )
-_LABELS = {
-    "spaces": "spaces",
-    "spaces by CKA": "spaces (CKA)",
-    "heads": "heads",
-    "learning": "learning",
-}
+_LABELS = {"spaces": "spaces", "spaces by CKA": "spaces (CKA)", "heads": "heads", "learning": "learning"}
 _NO_BAR = (
     "There is one seed: these pictures have no error bar, and how far another seed would move the points is not known."
 )
@@ -51,33 +44,26 @@ _NO_BAR = (
 
 def alike_section(tables: ModelTables) -> Section | None:
     """The section, or None if fewer than five objectives were compared pairwise."""
-    found = [tables.get(name) for name in (OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name, OBJECTIVE_FAMILIES.name)]
+    found = [tables.get(schema.name) for schema in (OBJECTIVE_MAP, OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES)]
     models = tables.models
-    if found[0] is None or found[1] is None or models.by != "objective":
+    if found[0] is None or models.by != "objective":
         return None
-    places, distances, shares = (_of(frame, models) for frame in found)
-    places = places.assign(series=models.line_keys(places)) if len(places) else places
-    known = {series.key for series in models.series}
-    places = places[places["series"].isin(known)] if len(places) else places
-    if not len(places[places["trained"]]):
+    places, distances, shares = (
+        pd.DataFrame() if frame is None else frame[frame["architecture"] == models.architecture] for frame in found
+    )
+    places = places.assign(series=models.line_keys(places))
+    places = places[places["series"].isin([series.key for series in models.series])]
+    if not any(places["trained"]):
         return None
     figure = _map_figure(places, distances, shares, models)
     return replace(ALIKE, figures=[figure], keys=models.present(places))
-
-
-def _of(frame: pd.DataFrame | None, models: ModelSelection) -> pd.DataFrame:
-    return pd.DataFrame() if frame is None else frame[frame["architecture"] == models.architecture]
-
-
-def _aspects(frame: pd.DataFrame) -> list[str]:
-    return list(dict.fromkeys(frame.loc[frame["trained"], "aspect"]))
 
 
 def _map_figure(
     places: pd.DataFrame, distances: pd.DataFrame, shares: pd.DataFrame, models: ModelSelection
 ) -> ReportFigure:
     rows = _with_names(places, models)
-    aspects = _aspects(rows)
+    aspects = list(dict.fromkeys(rows.loc[rows["trained"], "aspect"]))
     panels, first_view = [], None
     for aspect in aspects:
         own = rows[(rows["aspect"] == aspect) & rows["trained"]]
@@ -149,8 +135,11 @@ def _map_sentences(
     labels = {series.key: series.label for series in models.series}
     first = distances[(distances["aspect"] == aspects[0]) & distances["trained"]]
     pairs = first[first["first"] != first["second"]].sort_values("value")
-    ends = [(_pair(row, labels), _with_interval(row)) for row in (pairs.iloc[0], pairs.iloc[-1])]
-    found = [f"By their spaces, nearest are {ends[0][0]}, {ends[0][1]}, and farthest {ends[1][0]}, {ends[1][1]}."]
+    nearest, farthest = (
+        f"{' and '.join(labels.get(name, name) for name in row[['first', 'second']])}, {_with_interval(row)}"
+        for row in (pairs.iloc[0], pairs.iloc[-1])
+    )
+    found = [f"By their spaces, nearest are {nearest}, and farthest {farthest}."]
     before = distances[(distances["aspect"] == aspects[0]) & ~distances["trained"]]
     before = before.loc[before["first"] != before["second"], "value"]
     if len(before):
@@ -165,10 +154,6 @@ def _map_sentences(
         else:
             found.append(f"By their {name}, each is nearest to one of its own family.")
     return found
-
-
-def _pair(row: pd.Series, labels: dict[str, str]) -> str:
-    return f"{labels.get(row['first'], row['first'])} and {labels.get(row['second'], row['second'])}"
 
 
 def _with_interval(row: pd.Series | dict) -> str:

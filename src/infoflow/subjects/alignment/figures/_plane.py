@@ -13,9 +13,6 @@ from infoflow.report._theme import Series
 from infoflow.report.forms._chart import NAME, color_of, finished, lit, shape_of, tips
 from infoflow.report.forms._marks import Layer, channel, draw, expression
 
-# The chart of a map: labelled points with the same scale on both axes.
-
-
 _WIDTH, _HEIGHT = 252, 340  # pixels that fit points and labels; a wider panel has margins
 _MARGIN = 22
 MEAN = -1
@@ -88,7 +85,6 @@ _TIPS = tips("label:N|objective", "family:N|family", "nearest_label:N|nearest", 
 
 
 def _seeds(mean: pd.DataFrame, seeds: pd.DataFrame, axes: dict[str, Any], color: Any) -> list[Layer]:
-    """Small marks for each seed, connected to their mean."""
     centres = mean.set_index("series")[["x", "y"]].rename(columns={"x": "to_x", "y": "to_y"})
     tied = seeds[["series", "x", "y"]].join(centres, on="series")
     return [
@@ -151,7 +147,7 @@ def place_names(points: np.ndarray, names: Sequence[str], width: float, height: 
     Distances between points are fixed in pixels at every width, so labels that are apart stay apart. Labels at the edge
     are placed first, each as close to its point as possible, on the side with more room.
     """
-    taken = [_box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in points.tolist()]
+    taken = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in points.tolist()]
     found: dict[int, LabelPlace] = {}
     for index in np.argsort(points[:, 1], kind="stable").tolist():
         x, y = points[index].tolist()
@@ -176,21 +172,17 @@ def _options(x: float, y: float, room: float, width: float, height: float) -> li
         for shift in shifts
         for right in sides
     ]
-    inside = [one for one in options if _LINE / 2 <= one.y <= height - _LINE / 2 and _fits(one, room, width)]
+    inside = [
+        one
+        for one in options
+        if _LINE / 2 <= one.y <= height - _LINE / 2 and (one.x + room <= width if one.to_right else one.x >= room)
+    ]
     return inside or options
-
-
-def _fits(place: LabelPlace, room: float, width: float) -> bool:
-    return place.x + room <= width if place.to_right else place.x - room >= 0
 
 
 def _extent(place: LabelPlace, room: float) -> tuple[float, float, float, float]:
     left = place.x if place.to_right else place.x - room
-    return _box(left, place.y - _LINE / 2, left + room, place.y + _LINE / 2)
-
-
-def _box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
-    return left, top, right, bottom
+    return left, place.y - _LINE / 2, left + room, place.y + _LINE / 2
 
 
 def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:

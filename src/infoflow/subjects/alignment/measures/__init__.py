@@ -8,7 +8,7 @@ from ._controls import least_squares_map
 from ._controls import linearly_aligned as linearly_aligned
 from ._encoders import AlignedEncoder as AlignedEncoder
 from ._encoders import encoder_of
-from ._evaluate import ALIGNMENT, EvaluationOptions, Kind, Retrieval, csls, retrieval_accuracy, retrieval_hits
+from ._evaluate import ALIGNMENT, EvaluationOptions, Kind, retrieval_hits
 from ._evaluate import evaluate_alignment as evaluate_alignment
 from ._held_out import HeldOutWords, linked_vectors
 from ._links import IdentityLinks as IdentityLinks

@@ -203,7 +203,6 @@ class _Alignment:
         return loss + config.attraction * F.mse_loss(given, wanted)
 
     def _learning_rate(self) -> float:
-        """Learning rate of the current update."""
         seen = (self.update + 1) * self.config.batch_sentences
         rise = self.config.warmup * len(self.sentences)
         return self.config.learning_rate * min(1.0, seen / rise if rise else 1.0)

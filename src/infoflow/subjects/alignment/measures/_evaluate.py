@@ -29,40 +29,6 @@ _SCORES_AT_ONCE = 1 << 24
 """Entries of the similarity matrix held at a time when only statistics are needed: 128 MB in float64."""
 
 
-def csls(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS) -> Float[Tensor, "x y"]:
-    r"""How well each row of x matches each row of y, corrected for rows that are close to everything.
-
-    $$ \mathrm{CSLS}(x_i, y_j) = 2 \cos(x_i, y_j) - r(x_i) - r(y_j) $$
-
-    | symbol     | here                                                          | space          |
-    |------------|---------------------------------------------------------------|----------------|
-    | $r(x_i)$   | mean cosine of $x_i$ to its `neighbours` nearest rows of y    | [−1, 1]        |
-    | $r(y_j)$   | mean cosine of $y_j$ to its `neighbours` nearest rows of x    | [−1, 1]        |
-    | returned   | one score per pair; a row's best match is its largest one     | [−4, 4]        |
-
-    Each *row* is divided by its own norm. (A published script divides by the norm of the whole matrix, which leaves dot
-    products that favour long vectors.)
-
-    Args:
-        x: (x, width), float32 or float64; computed in float64.
-        y: (y, width), vectors of the same space.
-        neighbours: Number of rows that r averages over.
-
-    Raises:
-        UserError: Widths differ, a vector is zero or not finite, or there are fewer rows than `neighbours`.
-
-    Source: [@conneau2018].
-
-    >>> csls(torch.eye(3), torch.eye(3), neighbours=1)
-    tensor([[ 0., -2., -2.],
-            [-2.,  0., -2.],
-            [-2., -2.,  0.]], dtype=torch.float64)
-    """
-    units_x, units_y = unit_rows(x, y, neighbours)
-    near_x, near_y = mean_nearest(units_x, units_y, neighbours), mean_nearest(units_y, units_x, neighbours)
-    return 2 * (units_x @ units_y.mT) - near_x[:, None] - near_y
-
-
 def unit_rows(
     x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int
 ) -> tuple[Float[Tensor, "x width"], Float[Tensor, "y width"]]:
@@ -230,30 +196,19 @@ def _scores(
     layers, mapped = words.of(encoder, source)
     top, x, y = layers.num_states - 1, mapped.states(0), words.target.states(words.target.num_states - 1)
     at_top = {"states": "mapped", "layer": top}
-    yield {**at_top, "metric": "mse", **_squared_error(x, y, words.blocks)}
+    around_mean = float(((y - y.mean(axis=0)) ** 2).mean())  # the error of the words' mean vector
+    yield {**at_top, "metric": "mse", **_block_mean(((x - y) ** 2).mean(axis=1), words.blocks, around_mean)}
     num = min(options.retrieval_words, len(words))
-    for way, hits in zip(
-        ("forward", "backward"), retrieval_hits(x[:num], y[:num], min(options.neighbours, num)), strict=True
-    ):
-        yield {
-            **at_top,
-            "metric": f"retrieval {way}",
-            **_block_mean(hits.numpy(), words.blocks[:num], 1 / num, "share"),
-        }
+    both_hits = retrieval_hits(x[:num], y[:num], min(options.neighbours, num))
+    for way, hits in zip(("forward", "backward"), both_hits, strict=True):
+        row = _block_mean(hits.numpy(), words.blocks[:num], 1 / num, "share")
+        yield {**at_top, "metric": f"retrieval {way}", **row}
     for states, sample in (("mapped", mapped), ("encoder", _only(layers, top))):
         for row in _similarities(sample, _only(words.target, words.target.num_states - 1), options):
             yield {**at_top, "states": states, **row}
     curves = _curves(layers, options)
     yield from _curve_rows(curves)
     yield from _gaps(curves, reference)
-
-
-def _squared_error(
-    x: Float[np.ndarray, "word width"], y: Float[np.ndarray, "word width"], blocks: Int[np.ndarray, " word"]
-) -> Row:
-    """Squared error per dimension; the baseline is the error of the words' mean vector."""
-    around_mean = float(((y - y.mean(axis=0)) ** 2).mean())
-    return _block_mean(((x - y) ** 2).mean(axis=1), blocks, around_mean)
 
 
 def _block_mean(
@@ -292,22 +247,13 @@ def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
     """
     for metric in CURVES.values():
         own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))
-        value, replicates = (of(own) - _at_depth(of(other), len(own)) for of in (_values, _replicates))
-        gap = estimate(
-            float(np.abs(value).mean()),
-            (np.sign(value) * replicates).mean(axis=1),
-            float(np.abs(_at_depth(_values(other), len(own))).mean()),
-            float(own["count"].min()),
-        )
+        wanted = _at_depth(other["value"].to_numpy()[None], len(own))
+        value = own["value"].to_numpy()[None] - wanted
+        mine, theirs = (np.stack(frame["replicates"].tolist()).T for frame in (own, other))
+        replicates = (np.sign(value) * (mine - _at_depth(theirs, len(own)))).mean(axis=1)
+        mean_gap, size = float(np.abs(value).mean()), float(np.abs(wanted).mean())
+        gap = estimate(mean_gap, replicates, size, float(own["count"].min()))
         yield {"states": "encoder", "layer": -1, "metric": f"{metric} gap", **gap}
-
-
-def _values(curve: pd.DataFrame) -> Float[np.ndarray, "1 layer"]:
-    return curve["value"].to_numpy()[None]
-
-
-def _replicates(curve: pd.DataFrame) -> Float[np.ndarray, "replicate layer"]:
-    return np.stack(curve["replicates"].tolist()).T
 
 
 def _at_depth(curves: Float[np.ndarray, "row layer"], num: int) -> Float[np.ndarray, "row depth"]:
@@ -319,7 +265,6 @@ def _at_depth(curves: Float[np.ndarray, "row layer"], num: int) -> Float[np.ndar
 
 
 def _only(sample: TokenSample, layer: int) -> TokenSample:
-    """A sample of one layer."""
     return TokenSample(sample.occurrences, sample.states(layer)[None], sample.facts)
 
 
@@ -327,42 +272,20 @@ def _estimate_names() -> list[str]:
     return list(estimate(math.nan, np.empty(0), 0.0, 0))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Retrieval:
-    """Share of words that find their counterpart, in each direction."""
-
-    forward: float  # x finds y
-    backward: float  # y finds x
-
-
-def retrieval_accuracy(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS) -> Retrieval:
-    """Share of rows whose best match by `csls` is the row with the same index, x to y and y to x.
-
-    Ties (equal vectors, or a space that has collapsed to a point) count in expectation of a random choice: a row that
-    ties with m − 1 others counts 1/m. Chance is one over the number of rows. Similarities are computed in blocks, so
-    that memory grows with the number of rows, not with its square.
-
-    Args:
-        x: (word, width), float32 or float64.
-        y: (word, width), row i the counterpart of row i of x.
-        neighbours: Number of rows that the correction of `csls` averages over.
-
-    Raises:
-        UserError: As in `csls`; or the numbers of rows differ.
-
-    Source: [@conneau2018].
-
-    >>> retrieval_accuracy(torch.eye(4), 3 * torch.eye(4), neighbours=2)
-    Retrieval(forward=1.0, backward=1.0)
-    """
-    forward, backward = retrieval_hits(x, y, neighbours)
-    return Retrieval(forward=float(forward.mean()), backward=float(backward.mean()))
-
-
 def retrieval_hits(
     x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS
 ) -> tuple[Float[Tensor, " word"], Float[Tensor, " word"]]:
-    """The probability that each row finds its counterpart, x to y and y to x (see `retrieval_accuracy`)."""
+    r"""The probability that the best match of each row is the row with the same index, x to y and y to x.
+
+    $$ \mathrm{CSLS}(x_i, y_j) = 2 \cos(x_i, y_j) - r(x_i) - r(y_j) $$
+
+    with r the mean cosine of a row to its `neighbours` nearest rows of the other matrix, which corrects for rows that
+    are close to everything. Each row is divided by its own norm. (A published script divides by the norm of the whole
+    matrix, which leaves dot products that favour long vectors.) A row that ties with m − 1 others counts 1/m, so
+    chance is one over the number of rows. Similarities are computed in blocks, in float64.
+
+    Source: [@conneau2018].
+    """
     units_x, units_y = unit_rows(x, y, neighbours)
     if len(units_x) != len(units_y):
         raise UserError(

@@ -124,7 +124,6 @@ def word_sample(
 
 
 def _batches(sentences: LinkedSentences) -> Iterator[LinkedBatch]:
-    """Batches with at least one linked word."""
     for rows in sentences.by_length(_TOKENS):
         batch = sentences.batch(rows)
         if len(batch.source_words):

@@ -20,9 +20,6 @@ from infoflow.models import Model
 
 from ._encoders import Merge
 
-# Linked words of two sentences: by position, from a file, or at random (the control).
-
-
 Links = Int[np.ndarray, "_ 2"]
 """Word of the source sentence, word of the target sentence; each at most once."""
 

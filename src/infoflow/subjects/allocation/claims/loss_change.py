@@ -22,9 +22,6 @@ from ._loss_change import (
     window_mean,
 )
 
-# Claims about dynamics: L1, L2, L3, L6.
-
-
 _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one in OBJECTIVES}
 
 
@@ -53,10 +50,7 @@ def l1(curves: Curves) -> list[Condition]:
     values, labels = np.concatenate(list(curves.values()), axis=1), list(curves)
     # Chance also lies below the upper limit, so that limit counts only with the lower one.
     name, unit = "share that helps, of the parameters whose allocation is not 0", "share of parameters"
-    return [
-        exceeds(name, values, 0.5, unit, labels),
-        stays_below(name, values, 0.6, unit, labels, alone=False),
-    ]
+    return [exceeds(name, values, 0.5, unit, labels), stays_below(name, values, 0.6, unit, labels, alone=False)]
 
 
 _L2_READS: dict[str, Reading] = {
@@ -84,15 +78,10 @@ _L2_READS: dict[str, Reading] = {
 def l2(curves: Curves) -> list[Condition]:
     """Layers as sums over their components."""
     totals = {name: components_by_layer(curve).sum(axis=2) for name, curve in curves.items()}
+    labels = [f"{name}, {layer}" for name, total in totals.items() for layer in layer_names(total.shape[1], 0)]
+    shares = np.concatenate(list(totals.values()), axis=1)
     return [
-        stays_below(
-            "share of some layer in the loss change of its stack",
-            np.concatenate(list(totals.values()), axis=1),
-            0.0,
-            "share",
-            [f"{name}, {layer}" for name, total in totals.items() for layer in layer_names(total.shape[1], 0)],
-            over="any",
-        )
+        stays_below("share of some layer in the loss change of its stack", shares, 0.0, "share", labels, over="any")
     ]
 
 
@@ -113,16 +102,8 @@ TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in
 )
 def l3(curves: Curves) -> list[Condition]:
     """Common peaks of layers; intervals over seeds."""
-    return [
-        exceeds(
-            "share of a layer's peaks that are peaks of another layer too",
-            np.concatenate(list(curves.values()), axis=1),
-            0.5,
-            "share of peaks",
-            list(curves),
-            bounds=SHARE,
-        )
-    ]
+    name, shares = "share of a layer's peaks that are peaks of another layer too", np.hstack(list(curves.values()))
+    return [exceeds(name, shares, 0.5, "share of peaks", list(curves), bounds=SHARE)]
 
 
 RULES = ("simpson", "first-order")
@@ -154,19 +135,10 @@ def l6(curves: Curves) -> list[Condition]:
     simpson, first = (np.concatenate([curves[f"{one.name} {rule}"] for one in OBJECTIVES], axis=1) for rule in RULES)
     labels = [NAMES[one] for one in OBJECTIVES]
     return [
-        stays_below(
-            "mean residual of Simpson's rule",
-            simpson,
-            1e-3,
-            "nats per step",
-            labels,
-            alone=False,  # with small steps first order passes too, so it counts only with the ratio
-        ),
+        # With small steps first order passes too, so it counts only with the ratio.
+        stays_below("mean residual of Simpson's rule", simpson, 1e-3, "nats per step", labels, alone=False),
         exceeds("residual of first order over that of Simpson's rule", first / simpson, 5.0, "ratio", labels),
     ]
-
-
-# Claims about dynamics: L4, Z1.
 
 
 _L4_READS: dict[str, Reading] = {
@@ -178,14 +150,8 @@ NORMAL = 0.0362
 
 
 def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, alone: bool = True) -> Condition:
-    return exceeds(
-        name,
-        np.concatenate([curves[f"{one.name} {column}"] for one in OBJECTIVES], axis=1),
-        threshold,
-        unit,
-        [NAMES[one] for one in OBJECTIVES],
-        alone=alone,
-    )
+    values = np.concatenate([curves[f"{one.name} {column}"] for one in OBJECTIVES], axis=1)
+    return exceeds(name, values, threshold, unit, [NAMES[one] for one in OBJECTIVES], alone=alone)
 
 
 @claim(
@@ -212,16 +178,11 @@ def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, a
 )
 def l4(curves: Curves) -> list[Condition]:
     """Signs of single parameters; intervals over seeds."""
+    changed, unit = "parameters whose sign changed since the step before", "share of parameters"
     return [
         _each("share of the largest 1 % of |A| in the sum of |A|", curves, "top_share", 2 * NORMAL, "share of the sum"),
-        _each(
-            "parameters whose sign changed since the step before",
-            curves,
-            "alternated",
-            0.1,
-            "share of parameters",
-            alone=False,  # random signs alternate too, so it counts only with the heavy tail
-        ),
+        # Random signs alternate too, so it counts only with the heavy tail.
+        _each(changed, curves, "alternated", 0.1, unit, alone=False),
     ]
 
 
@@ -254,13 +215,6 @@ STATISTIC = "half correlation of groups without embeddings"
 )
 def z1(curves: Curves) -> list[Condition]:
     """Two halves of the evaluated sentences; intervals over seeds."""
-    return [
-        exceeds(
-            "correlation of the groups' totals on two halves of the sentences, embeddings left out",
-            np.concatenate(list(curves.values()), axis=1),
-            0.9,
-            "correlation",
-            list(curves),
-            bounds=CORRELATION,
-        )
-    ]
+    name = "correlation of the groups' totals on two halves of the sentences, embeddings left out"
+    values = np.concatenate(list(curves.values()), axis=1)
+    return [exceeds(name, values, 0.9, "correlation", list(curves), bounds=CORRELATION)]

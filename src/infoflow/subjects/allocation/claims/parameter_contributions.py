@@ -141,9 +141,6 @@ def v3(curves: Curves) -> list[Condition]:
     return [own_over_others(name, curves)]
 
 
-# Claims about dynamics: V4, V5, V6, V7, V8, V9.
-
-
 _V4_READS: dict[str, Reading] = {
     "encoder, masked": profile_similarity(TRANSLATION, MASKED, "encoder", "encoder"),
     "encoder, causal": profile_similarity(TRANSLATION, CAUSAL, "encoder", "decoder"),
@@ -173,25 +170,15 @@ _V4_READS: dict[str, Reading] = {
 )
 def v4(curves: Curves) -> list[Condition]:
     """Both stacks of translation compared with both language models, under different seeds."""
-    gaps = [
-        curves["encoder, masked"] - curves["encoder, causal"],
-        curves["decoder, causal"] - curves["decoder, masked"],
-    ]
-    return [
-        exceeds(
-            "similarity to the language model of its kind, minus that to the other",
-            np.concatenate(gaps, axis=1),
-            0.0,
-            "rank correlation",
-            ["translation encoder", "translation decoder"],
-        )
-    ]
+    name = "similarity to the language model of its kind, minus that to the other"
+    gaps = {
+        "translation encoder": curves["encoder, masked"] - curves["encoder, causal"],
+        "translation decoder": curves["decoder, causal"] - curves["decoder, masked"],
+    }
+    return [exceeds(name, np.concatenate(list(gaps.values()), axis=1), 0.0, "rank correlation", list(gaps))]
 
 
-_V5_READS: dict[str, Reading] = {
-    "encoder": profile(TRANSLATION, "encoder"),
-    "decoder": profile(TRANSLATION, "decoder"),
-}
+_V5_READS: dict[str, Reading] = {"encoder": profile(TRANSLATION, "encoder"), "decoder": profile(TRANSLATION, "decoder")}
 
 
 @claim(
@@ -217,15 +204,8 @@ def v5(curves: Curves) -> list[Condition]:
         upper = max(1, round(feed.shape[1] / 3))
         margins.append(feed[:, -upper:].max(axis=1, keepdims=True) - feed[:, :-upper])
         labels += [f"{stack}, {layer}" for layer in layer_names(feed.shape[1] - upper, 0)]
-    return [
-        exceeds(
-            "largest share of W1 and W2 in the upper third, minus that of each layer below",
-            np.concatenate(margins, axis=1),
-            0.0,
-            "share",
-            labels,
-        )
-    ]
+    name = "largest share of W1 and W2 in the upper third, minus that of each layer below"
+    return [exceeds(name, np.concatenate(margins, axis=1), 0.0, "share", labels)]
 
 
 LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
@@ -240,19 +220,10 @@ LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
     "W2 131",
     statistic="keys and queries, each as a sum over layers, hurt in more steps than value, output, W1 and W2 each, "
     "and in over 1 % of the steps",
-    reads={
-        "hurt": hurting(MASKED, (*LOOKING, *REST)),
-    },
+    reads={"hurt": hurting(MASKED, (*LOOKING, *REST))},
     controls=(
-        Control(
-            name="causal LM in place of the masked LM",
-            reads={"hurt": hurting(CAUSAL, (*LOOKING, *REST))},
-        ),
-        Control(
-            name="translation encoder",
-            reads={"hurt": hurting(TRANSLATION, (*LOOKING, *REST))},
-            decisive=False,
-        ),
+        Control(name="causal LM in place of the masked LM", reads={"hurt": hurting(CAUSAL, (*LOOKING, *REST))}),
+        Control(name="translation encoder", reads={"hurt": hurting(TRANSLATION, (*LOOKING, *REST))}, decisive=False),
     ),
     learned=(MASKED,),
     reliable=halves_agree((MASKED,)),
@@ -261,15 +232,11 @@ def v6(curves: Curves) -> list[Condition]:
     """Components as sums over layers; intervals over seeds."""
     hurt = curves["hurt"]
     looking, others = hurt[:, :2], hurt[:, 2:]
+    gaps = (looking[:, :, None] - others[:, None, :]).reshape(len(hurt), -1)
+    name, pairs = "steps in which keys or queries hurt", [f"{one} and {other}" for one in LOOKING for other in REST]
     return [
-        exceeds(
-            "steps in which keys or queries hurt, minus those of another component",
-            (looking[:, :, None] - others[:, None, :]).reshape(len(hurt), -1),
-            0.0,
-            "share of steps",
-            [f"{one} and {other}" for one in LOOKING for other in REST],
-        ),
-        exceeds("steps in which keys or queries hurt", np.asarray(looking), 0.01, "share of steps", LOOKING),
+        exceeds(f"{name}, minus those of another component", gaps, 0.0, "share of steps", pairs),
+        exceeds(name, np.asarray(looking), 0.01, "share of steps", LOOKING),
     ]
 
 
@@ -325,15 +292,8 @@ _V8_READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTI
 )
 def v8(curves: Curves) -> list[Condition]:
     """Heads of self-attention; intervals over seeds."""
-    return [
-        exceeds(
-            "standard deviation over the heads of a layer beyond noise, over their mean absolute contribution",
-            np.concatenate(list(curves.values()), axis=1),
-            0.25,
-            "ratio",
-            list(curves),
-        )
-    ]
+    name = "standard deviation over the heads of a layer beyond noise, over their mean absolute contribution"
+    return [exceeds(name, np.concatenate(list(curves.values()), axis=1), 0.25, "ratio", list(curves))]
 
 
 _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
@@ -351,11 +311,7 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
         layers_in_any_order(_V9_READS, numbers=len(COMPONENTS)),
         # The same share for every layer.
         Control(name="the same allocation for every parameter", reads=baselines(_V9_READS), decisive=False),
-        Control(
-            name="masked LM",
-            reads={"causal": profile(MASKED)},
-            decisive=False,
-        ),
+        Control(name="masked LM", reads={"causal": profile(MASKED)}, decisive=False),
     ),
     learned=(CAUSAL,),
     reliable=halves_agree((CAUSAL,)),
@@ -364,12 +320,6 @@ def v9(curves: Curves) -> list[Condition]:
     """Attention shares of the causal LM by layer."""
     attention = total_of(curves["causal"], ATTENTION)
     middle = attention[:, 1:-1].sum(axis=1) / (attention.shape[1] - 2)  # NaN with only two layers
-    return [
-        exceeds(
-            "mean share of attention in the layers between, minus that of the first and of the last",
-            np.stack([middle - attention[:, 0], middle - attention[:, -1]], axis=1),
-            0.0,
-            "share",
-            ["first layer", "last layer"],
-        )
-    ]
+    name = "mean share of attention in the layers between, minus that of the first and of the last"
+    gaps = np.stack([middle - attention[:, 0], middle - attention[:, -1]], axis=1)
+    return [exceeds(name, gaps, 0.0, "share", ["first layer", "last layer"])]

@@ -124,8 +124,6 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 
 
 class _View(NamedTuple):
-    """One way of adding up the same allocations."""
-
     id: str
     label: str
     note: str
@@ -292,7 +290,8 @@ def _lines(
     tooltip: list[Channel],
 ) -> dict[str, Any]:
     """Lines of one set of sentences at a time, above those of equal parameters."""
-    shown = rows[["set", *dict.fromkeys(["name", *_places(rows), "value", "low", "high", "control", "seeds"])]].round(2)
+    places = [name for name in ("layer", "update") if name in rows]
+    shown = rows[["set", "name", *places, "value", "low", "high", "control", "seeds"]].round(2)
     sets = pd.DataFrame({"set": sorted(set(rows["set"]))}).assign(value=0.0)
     equal = shown.drop(columns="value").rename(columns={"control": "value"})
     layers = [
@@ -305,17 +304,9 @@ def _lines(
     return one_at_a_time(layers, _HEIGHT, always)
 
 
-def _places(rows: pd.DataFrame) -> list[str]:
-    return [name for name in ("layer", "update") if name in rows]
-
-
 _VIEWS = (
     _View(
-        "over-layers",
-        "components, over layers",
-        "Each line is a component.",
-        lambda shares: shares.final,
-        _over_layers,
+        "over-layers", "components, over layers", "Each line is a component.", lambda shares: shares.final, _over_layers
     ),
     _View(
         "over-components",

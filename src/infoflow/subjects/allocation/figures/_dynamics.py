@@ -36,17 +36,7 @@ from ..measures import (
     ALLOCATION_SIMILARITY,
     ALLOCATION_WINDOWS,
 )
-from ._components import (
-    COMPONENT_SHARES,
-    LOSS_CHANGE,
-    SETS,
-    ModelStack,
-    by_set,
-    of_part,
-    of_sets,
-    on_train,
-    parts_of,
-)
+from ._components import COMPONENT_SHARES, LOSS_CHANGE, SETS, ModelStack, by_set, of_part, of_sets, on_train, parts_of
 from ._hurting import HISTOGRAM, HURTING
 from ._similarity import CORPORA, OBJECTIVES
 
@@ -54,7 +44,6 @@ from ._similarity import CORPORA, OBJECTIVES
 
 
 def _heads(by_set: dict[str, pd.DataFrame], models: ModelSelection) -> Drawn:
-    """One map per stack and kind of attention, one set of sentences at a time."""
     heads = by_set["train"]
     rows = {name: _rows_by_map(frame, models) for name, frame in by_set.items()}
     all_maps = {name: {key: _map(heads) for key, heads in each.items()} for name, each in rows.items()}
@@ -85,7 +74,6 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ModelSelection) -> Drawn:
 
 
 def _rows_by_map(heads: pd.DataFrame, models: ModelSelection) -> dict[tuple[ModelStack, str], pd.DataFrame]:
-    """The heads of each stack and kind of attention."""
     return {
         (part, kind): rows.loc[(rows["kind"] == kind) & (rows["head"] >= 0)]
         for part in parts_of(heads, models)
@@ -130,7 +118,6 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
 
 
 def _shares_of_layers(rows: pd.DataFrame) -> dict[int, Estimate]:
-    """The share of each layer's heads in their map, over seeds."""
     shares = -rows["value"] / rows["value"].abs().groupby(rows["seed"]).transform("sum")
     return {
         int(str(layer)): percent_over_models(own.groupby(rows["seed"]).sum().to_dict(), ANY_PERCENT)
@@ -246,7 +233,6 @@ def _held_out_sentence(curves: dict[str, pd.DataFrame], series: list[Series]) ->
 
 
 def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, Any]:
-    """The curves of one set of sentences at a time."""
     table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
     values = table[["low", "high", "rebuilt"]].to_numpy(dtype=float)
     at = {

@@ -8,14 +8,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import (
-    Candidate,
-    count_text,
-    counted,
-    extremes_words,
-    percent_over_models,
-    percent_span,
-)
+from infoflow.report._in_words import Candidate, count_text, counted, extremes_words, percent_over_models, percent_span
 from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import CONTROL, by_key, finished, tips, with_field
@@ -29,17 +22,7 @@ from ..measures import (
     hurting_counts,
     hurting_table,
 )
-from ._components import (
-    COMPONENTS,
-    LOSS_CHANGE,
-    ModelStack,
-    in_blocks,
-    joined,
-    of_part,
-    parts_of,
-)
-
-# Which components raise the loss: one table of all objectives.
+from ._components import COMPONENTS, LOSS_CHANGE, ModelStack, in_blocks, joined, of_part, parts_of
 
 
 def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ModelSelection) -> Drawn:
@@ -156,7 +139,6 @@ def _decades(tables: list[pd.DataFrame]) -> tuple[int, int]:
 
 
 def _sizes(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Lower and upper end of each bin, without signs."""
     ends = table[["low", "high"]].abs()
     return ends.min(axis=1), ends.max(axis=1)
 
@@ -179,16 +161,15 @@ def _drawn(table: pd.DataFrame, smallest: int, largest: int) -> pd.DataFrame:
         floor=floor,
         top=(floor + 0.9 * _height(table["share"])).round(3),
         expected_top=(floor + 0.9 * _height(table["expected"])).round(3),
-        text=[_size_text(*ends) for ends in zip(low.loc[table.index], high.loc[table.index], strict=True)],
+        text=[
+            "exactly 0" if largest == 0 else f"{least:.1e} to {largest:.1e} nats"
+            for least, largest in zip(low.loc[table.index], high.loc[table.index], strict=True)
+        ],
     )
 
 
 def _height(share: pd.Series) -> pd.Series:
     return (1 + np.log10(share.clip(lower=10.0**-_DEPTH)) / _DEPTH).clip(0, 1)
-
-
-def _size_text(low: float, high: float) -> str:
-    return "exactly 0" if high == 0 else f"{low:.1e} to {high:.1e} nats"
 
 
 def _histogram_chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:

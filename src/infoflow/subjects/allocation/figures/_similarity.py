@@ -171,10 +171,7 @@ def _corpora_chart(rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
     tooltip = tips("line:N|changed", "corpora:N", "value:Q|rank correlation|.3f", "pairs:Q|pairs of seeds")
     return interval_dots(
         rows,
-        {
-            "color": by_key("color", "changed", [_ACROSS, _BETWEEN, _SEEDS], colors),
-            "shape": Constant("diamond"),
-        },
+        {"color": by_key("color", "changed", [_ACROSS, _BETWEEN, _SEEDS], colors), "shape": Constant("diamond")},
         row="line",
         title="rank correlation",
         domain=[min(0.0, float(pairs["value"].min())), 1.0],

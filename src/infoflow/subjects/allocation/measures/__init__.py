@@ -4,16 +4,9 @@ from ._cells import NUM_BINS, Cell, Cells, Histogram, bin_edges, bins_of, find_c
 from ._gradient import FlatParameters, evaluation_set, pass_gradients, undisturbed
 from ._recorder import LossChangeRecorder
 from ._recording import Recording
-from ._rules import RULES, Rule, adaptive_allocation, quadrature
+from ._rules import RULES, Rule, quadrature
 from ._rules import loss_change_allocation as loss_change_allocation
-from ._similarity import (
-    ALLOCATION_CORPORA,
-    ALLOCATION_SIMILARITY,
-    compare_corpora,
-    compare_trainings,
-    objective_permutation_test,
-    similarity,
-)
+from ._similarity import ALLOCATION_CORPORA, ALLOCATION_SIMILARITY, compare_corpora, compare_trainings, similarity
 from ._tables import (
     ALLOCATION_GROUPS,
     ALLOCATION_HEADS,
@@ -28,6 +21,4 @@ from ._tables import (
     RecordSettings,
     hurting_counts,
     hurting_table,
-    normalised,
 )
-from ._targets import batch_set

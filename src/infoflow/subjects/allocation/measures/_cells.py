@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, Attention, ParameterGroup, learning_parameters
 
-# The cells of a model: every parameter element is in one component of one layer and, if it has one, one head.
-
-
 NO_HEAD = -1
 NO_LAYER = -1
 ATTENTION = ("query", "key", "value", "output")
@@ -94,7 +91,7 @@ def find_cells(module: nn.Module, anatomy: Anatomy, separate_bias: bool = False)
     Raises:
         UserError: A parameter is in no component of the anatomy, or in two.
     """
-    attentions = _attentions(anatomy)
+    attentions: dict[_Place, Attention] = {(one.stack, one.layer, one.kind): one for one in anatomy.attentions()}
     by_parameter: dict[str, list[ParameterGroup]] = {}
     for group in anatomy.parameter_groups:
         by_parameter.setdefault(group.slice.parameter, []).append(group)
@@ -152,11 +149,6 @@ def _cell(group: ParameterGroup, bias: bool) -> Cell:
         kind=group.kind or "",
         head=NO_HEAD,
     )
-
-
-def _attentions(anatomy: Anatomy) -> dict[_Place, Attention]:
-    """Each attention by its stack, layer and kind."""
-    return {(one.stack, one.layer, one.kind): one for one in anatomy.attentions()}
 
 
 def _heads_of(group: ParameterGroup, attentions: dict[_Place, Attention]) -> int:

@@ -30,7 +30,6 @@ class EvaluationSet:
     sentences: int
     tokens: int  # source tokens, without padding
     micro_tokens: int = 4096  # padded tokens of one pass
-    moving: bool = False  # whether it is the batch of each update, see `batch_set`
 
     @property
     def totals(self) -> dict[str, int]:

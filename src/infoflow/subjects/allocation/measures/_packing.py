@@ -157,8 +157,6 @@ def _pass(rows: list[list[_Sentence]], readers: Sequence[PackReader], dtype: tor
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Places:
-    """Positions of sentences in the rows of a stack."""
-
     sentences_RT: Int[Tensor, "row token"]  # number of the sentence within its row, or _PADDING
     positions_RT: Int[Tensor, "row token"]  # within the sentence, from 0
 

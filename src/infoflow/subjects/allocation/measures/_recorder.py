@@ -36,8 +36,6 @@ _STATE = 2  # raise when the content of a recorder's checkpoint changes
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _OpenChord:
-    """A chord whose inner nodes are being evaluated."""
-
     module: PreTrainedModel
     end: Tensor | None  # weights; only needed with inner nodes
     delta: Tensor
@@ -70,8 +68,6 @@ class LossChangeRecorder(TrainingHook):
         With `out`, the recording is written there when training ends (see `Recording`).
         """
         self.targets = Targets(sets)
-        if config.every > 1 and any(one.moving for one in sets):
-            raise UserError(f"The set of each update's batch needs chords of one update. Got every={config.every}.")
         self.anatomy, self.config, self.out = anatomy, config, out
         settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
         self._key = digest(
@@ -94,7 +90,6 @@ class LossChangeRecorder(TrainingHook):
             self._prepare(step)
         if self._start is None:
             self._start = self.flat.read()
-            self._losses[self.targets.move(step)] = np.nan  # unused: they belong to the last update's batch
             if np.isnan(self._losses).any():
                 with undisturbed(step.module):
                     self._open(step.module)
@@ -210,7 +205,7 @@ class LossChangeRecorder(TrainingHook):
         end = self.flat.read() if inner or middle else None
         assert self._start is not None
         delta = self._end_minus_start(end)
-        before, first = self._losses.copy(), self._slopes(self._opening, delta)
+        before, first = self._losses.copy(), self.targets.slopes(self._opening, delta) if self._opening else None
         middle_slopes = np.zeros_like(before) if middle else None
         chord = _OpenChord(module=module, end=end, delta=delta, middle_slopes=middle_slopes)
         if self.config.tolerance:
@@ -335,7 +330,6 @@ class LossChangeRecorder(TrainingHook):
         return counts.add(even, update, tail)
 
     def _half_shares(self) -> tuple[float, float]:
-        """Shares of the first target's items in even and in odd parts."""
         index, term = self.targets.rows[0]
         counts = [part[term] for part in self.targets.sets[index].counts]
         return sum(counts[0::2]) / sum(counts), sum(counts[1::2]) / sum(counts)
@@ -348,10 +342,6 @@ class LossChangeRecorder(TrainingHook):
         self.residuals.add({**found, None: chord.residual_G}, change)
         self.group_counts.add(chord.sums_GC @ self.levels.matrix.T, chord.end)
         self.history.add(chord)
-
-    def _slopes(self, gradients: dict[Channel, Tensor], delta: Tensor) -> np.ndarray | None:
-        """Slopes g · Δ; None if the rule keeps no gradient."""
-        return self.targets.slopes(gradients, delta) if gradients else None
 
     def _at_end(self, module: PreTrainedModel, index: int, part: int) -> dict[Channel, Tensor]:
         """Set the part's losses at the current weights; gradients if the rule uses the ends of chords."""

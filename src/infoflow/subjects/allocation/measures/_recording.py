@@ -51,7 +51,8 @@ class Recording:
             ALLOCATION_RELIABILITY.name: reliability_rows(recorder),
             ALLOCATION_HISTOGRAM.name: _histogram(recorder),
         }
-        tables = {schema.name: schema.conform(_frame(rows[schema.name], schema.column_names)) for schema in TABLES}
+        frames = {name: pd.DataFrame(own, columns=pd.Index(_SCHEMAS[name].column_names)) for name, own in rows.items()}
+        tables = {name: _SCHEMAS[name].conform(frame) for name, frame in frames.items()}
         return cls(tables=tables, parameters=_parameters(recorder))
 
     def write(self, folder: Path) -> None:
@@ -71,10 +72,7 @@ class Recording:
 
 
 Rows = list[dict[str, Any]]
-
-
-def _frame(rows: Rows, columns: list[str]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=pd.Index(columns))
+_SCHEMAS = {schema.name: schema for schema in TABLES}
 
 
 def _targets(recorder: LossChangeRecorder) -> list[dict[str, str]]:

@@ -1,7 +1,7 @@
 """How similarly two training runs distribute learning, and whether objectives or corpora matter."""
 
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -10,17 +10,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from infoflow.foundation import UserError, stream, symmetric_interval
+from infoflow.foundation import UserError, symmetric_interval
 from infoflow.results import KEYS, Column, TableSchema, estimate, estimate_columns, with_keys
-
-# How similarly two training runs distributed learning over layers × components, and whether objectives differ.
-
 
 NORMALISATIONS = ("share", "per_parameter")
 METRICS = ("spearman", "cosine")
 _COMPARED = ("query", "key", "value", "output", "mlp_in", "mlp_out", "norm")
-_NUM_PERMUTATIONS = 2000
-
 _NAMES = tuple(column.name for column in KEYS if column.name != "trained")
 _STACK = Column("stack", "string", "", "encoder or decoder")
 _ENDS = tuple(
@@ -79,7 +74,8 @@ def profiles_of(groups: pd.DataFrame) -> dict[TrainedStack, Profile]:
     """The profile of each stack, keyed by the columns that name its model and by the stack."""
     groups = with_keys(groups)
     inside = (groups["set"] == "train") & (groups["layer"] >= 0) & (groups["kind"] != "cross")
-    compared = groups["component"].isin(_COMPARED) & (groups["term"] == _first_term(groups))
+    first_term = groups.groupby("model")["term"].transform("first")  # other terms have their own rows
+    compared = groups["component"].isin(_COMPARED) & (groups["term"] == first_term)
     keys = list(TrainedStack._fields)
     stacks = groups.loc[inside & compared].sort_values(["layer", "component", "kind"]).groupby(keys, sort=True)
     return {TrainedStack(*key): _profile(rows) for key, rows in stacks}  # type: ignore[misc]
@@ -96,29 +92,6 @@ def similarity(
         first, second = (values - values.mean(axis=-1, keepdims=True) for values in (first, second))
     scale = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
     return np.asarray((first * second).sum(axis=-1) / np.where(scale == 0, np.nan, scale))
-
-
-def objective_permutation_test(similarities: Float[np.ndarray, "run run"], objectives: Sequence[str]) -> float:
-    """How often shuffled labels separate runs as clearly; statistic: mean similarity within minus between objectives.
-
-    The observed labels count as one of the shuffles, so that p is uniform (or larger) under the null hypothesis.
-    """
-    labels, rng = np.asarray(objectives), stream("objective-permutation", len(objectives))
-    upper = np.triu_indices(len(labels), 1)
-
-    def gap(order: np.ndarray) -> float:
-        same = labels[order][upper[0]] == labels[order][upper[1]]
-        values = similarities[upper]
-        return float(values[same].mean() - values[~same].mean())
-
-    observed = gap(np.arange(len(labels)))
-    shuffled = [gap(rng.permutation(len(labels))) for _ in range(_NUM_PERMUTATIONS)]
-    return (1 + sum(value >= observed - 1e-12 for value in shuffled)) / (1 + _NUM_PERMUTATIONS)
-
-
-def _first_term(groups: pd.DataFrame) -> pd.Series:
-    """The first term of each row's model: other terms have their own rows."""
-    return groups.groupby("model")["term"].transform("first")
 
 
 def similarity_rows(one: TrainedStack, first: Profile, other: TrainedStack, second: Profile) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Targets of a recording: terms of losses on sets of sentences, distributed over processes."""
 
-import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -12,8 +11,7 @@ from torch import Tensor
 from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, Stack
-from infoflow.objectives import AbstractObjective, Batch
-from infoflow.training import Step
+from infoflow.objectives import Batch
 
 from ._gradient import EvaluationSet, FlatParameters, ModelPass, pass_gradients, pass_losses
 from ._packing import PACKED, PackReader, packed
@@ -73,14 +71,6 @@ class Targets:
         self._flat = flat
         self._passes = [passes_of(module, flat, anatomy, one) for one in self.sets]
 
-    def move(self, step: Step) -> np.ndarray:
-        """Replace batch sets by those of this update; returns the rows of such sets."""
-        self.sets = tuple(of_step(one, step) if one.moving else one for one in self.sets)
-        for index, one in enumerate(self.sets):
-            if one.moving:
-                self._passes[index] = (plain([batch.to(step.module.device) for batch in step.batches]),)
-        return np.array([self.sets[index].moving for index, _ in self.rows])
-
     @property
     def pieces(self) -> list[tuple[int, int]]:
         """(set, part), in execution order."""
@@ -122,45 +112,6 @@ class Targets:
         return {term: loss / max(totals[term], 1) for term, loss in added_up(losses).items()}
 
 
-def batch_set(objective: AbstractObjective) -> EvaluationSet:
-    r"""A placeholder for the batch $B_t$ of each update (`batch` mode), without examples of its own.
-
-    $$ A_{t,i} = \Delta_{t,i} \int_0^1 \partial_i L_{B_t}(\theta_t + s\Delta_t)\,ds $$
-
-    It measures the effect of an update on the loss of the sentences and noise that it was computed from, without
-    dropout. That loss falls more than the loss of other sentences, since the update follows its gradient, noise
-    included; and as every update has different sentences, sums over updates are not the change of a single loss. Use a
-    fixed set to measure what was learned, and this one to see what the updates optimise. End points cannot be shared:
-    each rule costs one more gradient. It needs one process and single updates (`RecordConfig(every=1)`). Examples and
-    tokens in `allocation_reliability` are those of the last batch.
-
-    Source: [@lan2019lca] use the loss on the whole training set; this mode is a cheap approximation.
-    """
-    counts = dict.fromkeys(objective.term_weights, 0)
-    return EvaluationSet(
-        name="batch", objective=objective, parts=((),), counts=(counts,), sentences=0, tokens=0, moving=True
-    )
-
-
-def of_step(one: EvaluationSet, step: Step) -> EvaluationSet:
-    """The batch set of an update."""
-    if rank()[1] > 1:
-        raise UserError(
-            f"The set of each update's batch is for one process. Got {rank()[1]}: give the recorder a fixed set."
-        )
-    counts = dict.fromkeys(one.objective.term_weights, 0)
-    for batch in step.batches:
-        for name, count in one.objective.counts(batch).items():
-            counts[name] += count
-    return dataclasses.replace(
-        one,
-        parts=(tuple(step.batches),),
-        counts=(counts,),
-        sentences=sum(len(batch.input_ids) for batch in step.batches),
-        tokens=sum(batch.source_tokens for batch in step.batches),
-    )
-
-
 def passes_of(
     module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy, one: EvaluationSet
 ) -> tuple[tuple[ModelPass, ...], ...]:
@@ -170,11 +121,7 @@ def passes_of(
     which is tested on a few sentences; otherwise the set's own batches are used.
     """
     readers = _readers(module, anatomy)
-    packs = (
-        not (one.moving or one.objective.draws)
-        and _fits(one.parts, readers)
-        and _changes_nothing(module, flat, one, readers)
-    )
+    packs = not one.objective.draws and _fits(one.parts, readers) and _changes_nothing(module, flat, one, readers)
     parts: tuple[tuple[ModelPass, ...], ...] = tuple(
         packed(batches, readers, one.micro_tokens, share(), flat.dtype) if packs else plain(batches[share()])
         for batches in one.parts
@@ -229,20 +176,16 @@ def _changes_nothing(
     """Whether packing leaves losses and gradients unchanged, up to rounding, on a few sentences of all lengths."""
     few = [_first_rows(batch, 1 + _TRIED // len(one.parts[0])) for batch in islice(one.parts[0], _TRIED)]
     ways = plain(few), packed(few, readers, one.micro_tokens, slice(None), flat.dtype)
-    found = [_gradients(module, flat, one.objective, passes) for passes in ways]
+    found = [
+        pass_gradients(module, flat, one.objective, [each.to(module.device) for each in passes], set())[1]
+        for passes in ways
+    ]
     for name, apart in found[0].items():
         together, scale = found[1][name], float(apart.norm())
         for a, b in zip(flat.views(apart), flat.views(together), strict=True):
             if not float((a - b).norm()) <= _ROUNDING * max(float(a.norm()), _ROUNDING * scale):
                 return False
     return True
-
-
-def _gradients(
-    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[ModelPass]
-) -> dict[str, Tensor]:
-    passes = [each.to(module.device) for each in passes]
-    return pass_gradients(module, flat, objective, passes, set())[1]
 
 
 def _first_rows(batch: Batch, number: int) -> Batch:

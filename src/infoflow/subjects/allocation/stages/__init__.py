@@ -3,7 +3,4 @@
 from ._record import CompareRecordings, Record, is_begun_with, training_hooks
 from ._record import compare_recordings as compare_recordings
 
-STAGES = (
-    (90, Record),
-    (110, CompareRecordings),
-)
+STAGES = ((90, Record), (110, CompareRecordings))

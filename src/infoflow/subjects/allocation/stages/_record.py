@@ -34,8 +34,6 @@ from ..measures import (
     evaluation_set,
 )
 
-# Loss change allocation, recorded while a model trains or in a second training to the same weights.
-#
 # A recording is keyed by the training and the settings of `[dynamics]`. A model that was trained or started without it
 # is trained again with the recorder; the published model stays the first one.
 
@@ -206,19 +204,16 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
     with only_one(target):
         check_output(target, "corpora")
         similarity = compare_corpora({name: run.tables[ALLOCATION_GROUPS.name] for name, run in by_corpus.items()})
-        scores = [_scores(name, run) for name, run in by_corpus.items()]
+        scores = []
+        for name, run in by_corpus.items():  # the corpus prefix makes model names of several studies distinct
+            frame = run.tables[TASK_SCORES.name]
+            scores.append(frame.assign(corpus=name, model=name + "/" + frame["model"].astype(str)))
         target.tables.write(similarity, ALLOCATION_CORPORA)
         target.tables.write(pd.concat(scores, ignore_index=True), TASK_SCORES.with_keys(_CORPUS, *KEYS))
         target.tables.write(evaluate(target.tables, [FINDINGS["dynamics:V3"]]), FINDINGS_TABLE)
         _describe(target, by_corpus)
         write_report(target)
     return Run(target)
-
-
-def _scores(name: str, run: RunFolder) -> pd.DataFrame:
-    """Scores of the study's models; the corpus prefix makes model names of several studies distinct."""
-    frame = run.tables[TASK_SCORES.name]
-    return frame.assign(corpus=name, model=name + "/" + frame["model"].astype(str))
 
 
 def _describe(target: RunFolder, by_corpus: dict[str, RunFolder]) -> None:

@@ -4,13 +4,13 @@ from ._detached_translation import (
     DETACHED_TRANSLATION,
     KINDS,
     LOG_PROBABILITY,
-    NO_LAYER,
     RANDOM,
     SOURCE_SHARE,
     SWAPPED,
     WORST,
+    Detection,
+    source_shares,
 )
 from ._detached_translation import DetachedTranslation as DetachedTranslation
-from ._detection import Detection, source_shares
 
 MEASURES = (DetachedTranslation,)

@@ -1,11 +1,11 @@
 """The table of scores that should tell translations detached from their source from faithful ones."""
 
-# N translation, K score
+# T target position, S source token, L decoder layer, N translation, K score
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,19 +15,64 @@ from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor
 
 from infoflow.flow import NO_LABEL, Intervention, NothingToRead, PassOptions, Reader
-from infoflow.foundation import (
-    UserError,
-    block_effects,
-    block_interval,
-    block_of,
-    current_display,
-    stream,
-)
-from infoflow.heads import SentenceScorer, alti_contributions
+from infoflow.foundation import NUM_BLOCKS, UserError, block_effects, block_interval, block_of, current_display, stream
+from infoflow.heads import Place, SentenceScorer, alti_contributions
 from infoflow.models import Model, as_model_writes, decoder_inputs, forward_logits, translate
-from infoflow.results import Column, TableSchema, estimate, estimate_columns
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
-from ._detection import Detection, source_shares
+
+def source_shares(mixing: Mapping[Place, Float[Tensor, "query key"]]) -> Float[Tensor, "layer position"]:
+    r"""The share of the source in each target position's state after every decoder layer, by ALTI+.
+
+    $$ r \leftarrow A_l\, r, \qquad r_j \leftarrow (1 - c_{lj})\, r_j + c_{lj}, \qquad c_{lj} = \sum_i C_{l,ji} $$
+
+    $A_l$ is the map of layer l's self-attention and $C_l$ that of its cross-attention, whose rows sum to 1 minus the
+    share of the residual. Rows of the encoder's maps sum to 1, so that the encoder only distributes the share over
+    source tokens.
+
+    Args:
+        mixing: One sentence's maps, from `alti_contributions`.
+
+    Source: [@ferrando2022plus].
+    """
+    layers = sorted(layer for stack, kind, layer in mixing if (stack, kind) == ("decoder", "cross"))
+    share_T = torch.zeros(mixing["decoder", "cross", layers[0]].shape[0], dtype=torch.float64)
+    found = []
+    for layer in layers:
+        across_T = mixing["decoder", "cross", layer].double().cpu().sum(1)
+        share_T = mixing["decoder", "self", layer].double().cpu() @ share_T
+        share_T = (1 - across_T) * share_T + across_T
+        found.append(share_T)
+    return torch.stack(found)
+
+
+class Detection(NamedTuple):
+    """The AUC of a score that is low where detection should succeed, and its value without each block of sentences."""
+
+    value: float
+    without_block: Float[np.ndarray, " block"]
+
+    @property
+    def replicates(self) -> np.ndarray:
+        return linear_replicates(self.value, self.without_block)
+
+    @classmethod
+    def of(
+        cls,
+        low: Float[np.ndarray, " detached"],
+        high: Float[np.ndarray, " faithful"],
+        low_blocks: Int[np.ndarray, " detached"],
+        high_blocks: Int[np.ndarray, " faithful"],
+    ) -> "Detection":
+        r"""$P(s_- < s_+) + \tfrac12 P(s_- = s_+)$ for a detached and a faithful translation."""
+        wins = (low[:, None] < high) + 0.5 * (low[:, None] == high)
+        of_low, of_high = (np.eye(NUM_BLOCKS)[blocks] for blocks in (low_blocks, high_blocks))
+        won, pairs = of_low.T @ wins @ of_high, np.outer(of_low.sum(0), of_high.sum(0))
+        left = [every.sum() - every.sum(0) - every.sum(1) + np.diag(every) for every in (won, pairs)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            without = np.where(left[1] > 0, left[0] / left[1], np.nan)
+        return cls(float(wins.mean()), without)
+
 
 SWAPPED, EMPTIED, REPLACED, WORST = "swapped", "emptied", "replaced", "worst"
 KINDS = (SWAPPED, EMPTIED, REPLACED, WORST)
@@ -133,8 +178,6 @@ class DetachedTranslation(Intervention):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Pair:
-    """A source and a translation as the model reads them."""
-
     row: int
     sentence: int
     kind: str = ""
@@ -195,8 +238,6 @@ def _partners(pairs: Sequence[_Pair]) -> list[_Pair]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scores:
-    """Scores of translations: source shares by layer, log-probability, random."""
-
     values_NK: Float[np.ndarray, "translation score"]
     blocks: Int[np.ndarray, " translation"]
 

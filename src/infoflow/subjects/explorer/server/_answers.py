@@ -156,7 +156,10 @@ def wired(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     >>> answer[4:]
     b'{"key":"a","arrays":[["weights",2]]}\\x01\\x02'
     """
-    parts = {name: _little(array) for name, array in arrays.items()}
+    parts = {
+        name: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+        for name, array in arrays.items()
+    }
     listed = dict(head) | {"arrays": [[name, len(data)] for name, data in parts.items()]}
     text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     return b"".join([len(text).to_bytes(4, "little"), text, *parts.values()])
@@ -170,10 +173,6 @@ def unwired(answer: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
         found[name] = answer[start : start + size]
         start += size
     return head, found
-
-
-def _little(array: np.ndarray) -> bytes:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
 
 
 def default_method(reading: SentenceReading) -> str:
@@ -201,7 +200,7 @@ def prediction_relevance(
         if method not in _DIFFERENCES:
             raise UserError(f"method must be one of {', '.join(_DIFFERENCES)} for the difference of two tokens.")
         second = _target(reading, position, against)
-        options["output"] = lambda output: _difference(output, chosen, second)
+        options["output"] = lambda output: token_logits(output)[..., chosen] - token_logits(output)[..., second]
     with changed(reading.subject.model, reading.change):
         found = sentence_relevance(reading.subject.model, reading.inputs, method, position, chosen, **options)
     told = _told(found)
@@ -223,11 +222,6 @@ def _target(reading: SentenceReading, position: int, target: int | None) -> int:
     if not 0 <= target < logits.shape[1]:
         raise UserError(f"A target must be a token id in 0..{logits.shape[1] - 1}.")
     return target
-
-
-def _difference(output: Any, target: int | None, against: int) -> Tensor:
-    logits = token_logits(output)
-    return logits[..., target] - logits[..., against]
 
 
 def _told(found: SentenceRelevance) -> dict[str, Any]:

@@ -15,9 +15,6 @@ from infoflow.heads import ReadSentence, ablate, head_set
 from infoflow.models import AttentionCall, Model, keys_stack, states_read, tap, with_states, without_token
 from infoflow.report import further_views
 
-# Interventions on a model while it reads one sentence: hidden tokens, ablated heads, skipped layers.
-
-
 Place = tuple[str, int]
 """A token or a layer of a stack."""
 

@@ -157,7 +157,11 @@ def _closed_each(
     model, change = reading.subject.model, reading.change
     num, predicts = len(variants), model.anatomy.predicts.name
     (place,) = {head[:3] for heads in variants for head in heads}
-    edit = HeadEdit(variants, _mean if mode == "mean" else _zero)
+
+    def replacement(call: HeadCall) -> Tensor:  # a row is one sentence without padding
+        return call.heads.mean(dim=1, keepdim=True) if mode == "mean" else call.heads.new_zeros(())
+
+    edit = HeadEdit(variants, replacement)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(changed(model, change))
@@ -179,15 +183,6 @@ def _closed_each(
             effect["divergence"] = _mean_divergence(reading, token_logits(output)[row], blind)
         rows.append({"stack": head[0], "kind": head[1], "layer": head[2], "head": head[3]} | effect)
     return rows
-
-
-def _zero(call: HeadCall) -> Tensor:
-    return call.heads.new_zeros(())
-
-
-def _mean(call: HeadCall) -> Tensor:
-    """Mean over the tokens of each row: a row is one sentence without padding."""
-    return call.heads.mean(dim=1, keepdim=True)
 
 
 def _repeated(reading: SentenceReading, num: int) -> dict[str, Any]:

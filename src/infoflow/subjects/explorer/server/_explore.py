@@ -91,7 +91,9 @@ class Explorer:
         command: str = "infoflow explore MODEL",
     ) -> None:
         self.check(len(models), port=port, longest=longest, host=host)
-        _check_attention(models)
+        for model in models:
+            if lacking := model.anatomy.lacks():
+                raise UserError(f"{model.name} has no attention: {lacking}.")
         from ._routes import Routes
         from ._safety import Guard, new_token
 
@@ -206,12 +208,6 @@ def explore(
     loaded = [model if isinstance(model, Model) else load_model(model) for model in models]
     explorer = Explorer(loaded, sentence=sentence, translation=translation, pair=pair, port=port, longest=longest)
     return explorer.start()
-
-
-def _check_attention(models: Sequence[Model]) -> None:
-    for model in models:
-        if lacking := model.anatomy.lacks():
-            raise UserError(f"{model.name} has no attention: {lacking}.")
 
 
 def _bound(host: str, port: int) -> socket.socket:

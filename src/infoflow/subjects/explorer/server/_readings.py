@@ -26,9 +26,6 @@ from infoflow.models import Model, Readout, readout, tap
 
 from ._asked import Change, HttpRequest, changed
 
-# One forward pass of one sentence, with or without a change, which provides everything on the page.
-
-
 _MOST_LOGITS = 1 << 22  # numbers kept with a reading; more are recomputed from its last states
 
 

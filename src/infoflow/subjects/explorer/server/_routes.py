@@ -24,9 +24,6 @@ from ._effects import effect
 from ._readings import Forgotten, SentenceReading, lens
 from ._safety import TooLong, too_long
 
-# One compute thread, newest request first.
-
-
 Answer = TypeVar("Answer")
 MOST_WAITING = 4
 
@@ -302,6 +299,5 @@ def _own(state: str, suffix: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A model's name as part of a file name."""
     kept = (char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in name)
     return "".join(kept).strip("-.") or "model"

@@ -13,9 +13,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# Access control between the network and the models: host, origin, size and rate of requests.
-
-
 MOST_BODY = 20_000  # bytes
 _MOST_REQUESTS, _SECONDS = 30, 10.0
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -87,8 +84,10 @@ class Guard:
             return PlainTextResponse("This is not the explorer's address.", 421)
         if headers.get("origin", f"http://{host}") != f"http://{host}" or headers.get("sec-fetch-site") == "cross-site":
             return PlainTextResponse("Requests from other sites are not allowed.", 403)
-        if scope["method"] == "GET" and scope["path"] == "/" and (given := self._given(scope)) is not None:
-            return self._entered(given)
+        if scope["method"] == "GET" and scope["path"] == "/":
+            query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+            if "token" in query:
+                return self._entered(query["token"][0])
         if not self._knows(headers.get("cookie", "")):
             return PlainTextResponse("Open the address that infoflow explore printed: it contains a token.", 401)
         if scope["method"] == "POST":
@@ -109,10 +108,6 @@ class Guard:
             return PlainTextResponse("Too many requests at once: try again.", 429, {"retry-after": str(wait)})
         self._asked.append(now)
         return None
-
-    @staticmethod
-    def _given(scope: Scope) -> str | None:
-        return parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [None])[0]
 
     def _entered(self, given: str) -> Response:
         if not secrets.compare_digest(given.encode(), self._token.encode()):

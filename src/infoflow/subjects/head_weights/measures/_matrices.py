@@ -82,21 +82,14 @@ def head_matrices(model: Model, stack: Stack) -> Iterator[HeadMatrices]:
         for head in range(attention.num_heads):
             group = head // attention.group_size
             read = [
-                _reading(parameters, projection.head(number)[0])
+                _matrix(parameters, projection.head(number)[0], along=1)
                 for projection, number in ((query, head), (key, group), (value, group))
             ]
-            written = _writing(parameters, output.head(head)[0])
+            written = _matrix(parameters, output.head(head)[0], along=0)
             if fold is not None:
                 read = [fold.before(weight) for weight in read]
                 written = written - written.mean(1, keepdim=True) if fold.centres else written
-            yield HeadMatrices(
-                layer=layer.index,
-                head=head,
-                query=read[0],
-                key=read[1],
-                value=read[2],
-                output=written,
-            )
+            yield HeadMatrices(layer=layer.index, head=head, query=read[0], key=read[1], value=read[2], output=written)
 
 
 def _projections(model: Model, attention: Attention) -> tuple[Projection, Projection, Projection, Projection]:
@@ -114,23 +107,16 @@ def unknown_layout(model: Model) -> str | None:
             if projection is None:
                 return "its queries, keys and values are not plain projections, so its heads have no such matrices"
             weight = parameters.get(projection.weight.parameter)
-            if weight is None or weight.is_meta or not _plain(weight):
+            in_memory = weight is not None and not weight.is_meta
+            if not in_memory or not weight.is_floating_point() or hasattr(weight, "__tensor_flatten__"):
                 return "the matrices of its heads are quantised or not in memory; load it without quantisation"
     return None
 
 
-def _plain(weight: Tensor) -> bool:
-    return weight.is_floating_point() and not hasattr(weight, "__tensor_flatten__")
-
-
-def _reading(parameters: dict[str, Tensor], part: ParameterSlice) -> Float[Tensor, "D d"]:
+def _matrix(parameters: dict[str, Tensor], part: ParameterSlice, along: int) -> Float[Tensor, "rows columns"]:
+    """A head's part of a parameter, with the head's dimensions as columns (`along` 1) or rows (0)."""
     weight = part.take(parameters[part.parameter].detach()).double().cpu()
-    return weight.T if part.dim == 0 else weight
-
-
-def _writing(parameters: dict[str, Tensor], part: ParameterSlice) -> Float[Tensor, "d D"]:
-    weight = part.take(parameters[part.parameter].detach()).double().cpu()
-    return weight.T if part.dim == 1 else weight
+    return weight.T if part.dim == 1 - along else weight
 
 
 # Norms whose output goes straight into a projection, found in a forward pass.

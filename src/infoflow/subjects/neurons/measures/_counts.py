@@ -136,11 +136,7 @@ class StackCounts:
         self.control_positions += batch.bins[batch.repeated].bincount(minlength=self.positions.shape[1])
 
     def add_layer(
-        self,
-        layer: int,
-        batch: "_Tokens",
-        active: Bool[Tensor, "place neuron"],
-        written: Float[Tensor, "place neuron"],
+        self, layer: int, batch: "_Tokens", active: Bool[Tensor, "place neuron"], written: Float[Tensor, "place neuron"]
     ) -> None:
         """Add one layer at all positions of a batch."""
         kept = active[batch.valid].cpu()

@@ -36,9 +36,6 @@ from infoflow.training import SUFFIX
 
 from ._scale_trends import TRENDS, reported_claims, trends
 
-# A run as a point on the axes of scale: its models, their data and their size.
-
-
 _TRAININGS, _MATCH = TRAINING_RUNS.name, "match"
 _COUNTED = {"tokens": "source_tokens", "parameters": "parameters", "updates": "updates", "cpu_seconds": "cpu_seconds"}
 
@@ -138,7 +135,10 @@ def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str])
     for one in sources:
         if isinstance(one, ScaleRun | JudgedRun):
             runs.append(one)
-        elif (folder := _existing(one)).read().get("kind") == OVER_SCALE:
+            continue
+        folder = one if isinstance(one, RunFolder) else RunFolder.existing(one)
+        folder.require_tables()
+        if folder.read().get("kind") == OVER_SCALE:
             runs += judged_runs(folder)
         else:
             studies.append(folder)
@@ -157,12 +157,6 @@ def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str])
             f"Each run must have a unique name. Got {', '.join(sorted(run.name for run in runs))}. Rename a folder."
         )
     return sorted(runs, key=lambda run: run.name)
-
-
-def _existing(source: RunFolder | Path | str) -> RunFolder:
-    folder = source if isinstance(source, RunFolder) else RunFolder.existing(source)
-    folder.require_tables()
-    return folder
 
 
 def _read(folder: RunFolder, name: str) -> ScaleRun:

@@ -20,9 +20,6 @@ from ..claims._scale_slope import FLAT, scale_groups
 from ..claims._scale_trends import TRENDS, reported_claims
 from ._warmups import timed_stages
 
-# Data of the figure over scale: claims tested at two scales, and the styles of widths and corpora.
-
-
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (5, 3), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4), (4, 1), (6, 2, 1, 2))
 _LATE = 0.1  # share of a run's tokens, as in `trends`
@@ -40,7 +37,9 @@ def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
     kept = [own for _, own in tested.groupby(["id", "architecture"], sort=False) if _several(own)]
     if not kept:
         return tested.head(0).assign(line="")
-    rows = pd.concat(kept).sort_values("tokens", kind="stable").sort_values("id", key=_order(found), kind="stable")
+    order = {id: place for place, id in enumerate(dict.fromkeys(found["id"]))}
+    rows = pd.concat(kept).sort_values("tokens", kind="stable")
+    rows = rows.sort_values("id", key=lambda ids: ids.map(order), kind="stable")
     ended = rows["update"] == END
     shared = rows["corpus"].astype(str) + "/" + rows[["width", "layers", "decoder_layers"]].astype(str).agg("/".join, 1)
     return rows.assign(line=np.where(ended, shared, "checkpoints of " + rows["run"].astype(str)))
@@ -53,11 +52,6 @@ def _several(own: pd.DataFrame) -> bool:
         return True
     courses = own[own["update"] != END].groupby("run")["tokens"]
     return any(len(set(scale_groups(tokens.tolist()))) > 1 for _, tokens in courses)
-
-
-def _order(found: pd.DataFrame):
-    places = {id: place for place, id in enumerate(dict.fromkeys(found["id"]))}
-    return lambda column: column.map(places)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

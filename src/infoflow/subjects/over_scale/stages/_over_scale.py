@@ -77,28 +77,19 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
             target.tables.remove([STAGES_BY_WARMUP.name])
         else:  # replaced atomically: it may be all that is left of the studies
             target.tables.write(compared.stages, STAGES_BY_WARMUP)
-            found[FINDINGS_AT_SCALE.name] = _with_rows(found[FINDINGS_AT_SCALE.name], compared.claim)
+            findings, keys = found[FINDINGS_AT_SCALE.name], ["id", "architecture"]
+            kept = findings[~findings.set_index(keys).index.isin(compared.claim.set_index(keys).index)]
+            found[FINDINGS_AT_SCALE.name] = FINDINGS_AT_SCALE.conform(pd.concat([kept, compared.claim]))
         for schema in _TABLES:
             target.tables.write(found[schema.name], schema)
         target.record(
-            kind=OVER_SCALE,
-            title="Published claims over scale",
-            runs=[run.entry for run in runs],
-            warnings=warnings,
+            kind=OVER_SCALE, title="Published claims over scale", runs=[run.entry for run in runs], warnings=warnings
         )
         write_report(target)
     return Run(target)
 
 
-def _with_rows(findings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The findings with `rows` replacing those of the same claims and architectures."""
-    keys = ["id", "architecture"]
-    kept = findings[~findings.set_index(keys).index.isin(rows.set_index(keys).index)]
-    return FINDINGS_AT_SCALE.conform(pd.concat([kept, rows]))
-
-
 def _differences(runs: Sequence[ScaleRun | JudgedRun]) -> list[str]:
-    """Differences between the studies other than scale."""
     first, *others = runs
     differences = []
     for run in others:

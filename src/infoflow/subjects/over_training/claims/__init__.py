@@ -8,7 +8,7 @@ from infoflow.findings._registry import Derived
 from infoflow.training import measured_over_training
 
 from ..measures import PHASES, PHASES_OVER_SEEDS, PRUNABLE_BY_UPDATE, phases_over_seeds, prunable_by_update
-from ._over_training import FINDINGS_OVER_TRAINING, FINDINGS_SINCE, findings_over_training, movement
+from ._over_training import FINDINGS_OVER_TRAINING, FINDINGS_SINCE, findings_over_training
 
 
 def _prunable(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -190,13 +190,11 @@ def reach_of_correlation(curve: np.ndarray) -> Reach:
 
 def shuffled_deciles(reads: Mapping[str, Reading]) -> Control:
     """The same numbers with the deciles in random order."""
-    return Control(
-        name="deciles in random order", reads=reads, transform=_shuffle, permuted=("deciles", _fewest_deciles)
-    )
 
+    def fewest(curves: Curves) -> int:
+        return min(int(np.isfinite(numbers[0, :NUM_DECILES]).sum()) for numbers in curves.values())
 
-def _fewest_deciles(curves: Curves) -> int:
-    return min(int(np.isfinite(numbers[0, :NUM_DECILES]).sum()) for numbers in curves.values())
+    return Control(name="deciles in random order", reads=reads, transform=_shuffle, permuted=("deciles", fewest))
 
 
 def _times_by_frequency(rows: SeedRows, raw: bool) -> np.ndarray:

@@ -123,7 +123,6 @@ def verdict_runs(rows: pd.DataFrame) -> list[VerdictRun]:
 
 
 def _since(rows: pd.DataFrame) -> dict[str, Any]:
-    """The row of one claim on one architecture, from its rows at all checkpoints."""
     rows = rows.sort_values("update", kind="stable")
     run, last = verdict_runs(rows)[-1], rows.iloc[-1]
     holds = run.verdict == "holds"

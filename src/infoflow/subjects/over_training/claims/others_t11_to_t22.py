@@ -39,23 +39,12 @@ FACTOR = 1.5  # times as late, at least, to count as later; the square root of a
 )
 def t11(curves: Curves) -> list[Condition]:
     """Translations first become text of the target language."""
-    score, later = (curves["language"][:, [place]] for place in range(2))
+    found = curves["language"]
+    name, later = "score under bigrams before half of chrF's rise, above the references'", found[:, [1]]
+    after, reach = "from its maximum to that of the score under 5-grams", reach_at(found, 4)
     return [
-        exceeds(
-            "score under bigrams before half of chrF's rise, above the references'",
-            score,
-            0.0,
-            "nats per token",
-            reach=reach_at(curves["language"], 2),
-        ),
-        exceeds(
-            "from its maximum to that of the score under 5-grams",
-            later,
-            -1e-9,
-            "doublings",
-            alone=False,
-            reach=reach_at(curves["language"], 4),
-        ),
+        exceeds(name, found[:, [0]], 0.0, "nats per token", reach=reach_at(found, 2)),
+        exceeds(after, later, -1e-9, "doublings", alone=False, reach=reach),
     ]
 
 
@@ -76,15 +65,9 @@ def t11(curves: Curves) -> list[Condition]:
 def t12(curves: Curves) -> list[Condition]:
     """The order of words moves after the quality has settled."""
     after, half = (curves["order"][:, [place]] for place in range(2))
-    unit = "share of its range"
+    unit, reach = "share of its range", reach_at(curves["order"], 2)
     return [
-        exceeds(
-            "movement of the reordering score after nine tenths of chrF",
-            after,
-            0.2,
-            unit,
-            reach=reach_at(curves["order"], 2),
-        ),
+        exceeds("movement of the reordering score after nine tenths of chrF", after, 0.2, unit, reach=reach),
         exceeds("the same over the last half of the updates", half, 0.2, unit),
     ]
 
@@ -266,19 +249,14 @@ def t19(curves: Curves) -> list[Condition]:
     ours.
     """
     updates, rates = (curves["grown"][:, [place]] for place in range(2))
-    step = float(np.nanmax(curves["grown"][:, 2]))
+    gap = float(np.nanmax(curves["grown"][:, 2]))
+    steps = {measure: gap * times for measure, times in CHECKPOINT_STEPS.items()}
     limit, what = float(np.log2(FACTOR)), "to the minimum of KL(Q1||P), with four times the warm-up"
+    rated = f"sum of learning rates {what}"
     return [
-        exceeds(f"updates {what}", updates, limit, "doublings", step=CHECKPOINT_STEPS["updates"] * step),
+        exceeds(f"updates {what}", updates, limit, "doublings", step=steps["updates"]),
         # Two training runs with equal stages meet it too.
-        stays_below(
-            f"sum of learning rates {what}",
-            rates,
-            limit,
-            "doublings",
-            alone=False,
-            step=CHECKPOINT_STEPS["rates"] * step,
-        ),
+        stays_below(rated, rates, limit, "doublings", alone=False, step=steps["rates"]),
     ]
 
 
@@ -300,14 +278,9 @@ TASK = ("upos", "xpos")
 def t22(curves: Curves) -> list[Condition]:
     """The best layer of probes."""
     down, loss = (curves["moves"][:, [place]] for place in range(2))
+    name = "layers by which the best one is lower at the end than at nine tenths of the gain"
     return [
-        exceeds(
-            "layers by which the best one is lower at the end than at nine tenths of the gain",
-            down,
-            0.0,
-            "layers",
-            reach=reach_at(curves["moves"], 2),
-        ),
+        exceeds(name, down, 0.0, "layers", reach=reach_at(curves["moves"], 2)),
         exceeds("accuracy that the last layer has lost since then", loss, 0.0, "accuracy", alone=False),
     ]
 
@@ -331,22 +304,12 @@ def t22(curves: Curves) -> list[Condition]:
 )
 def m7(curves: Curves) -> list[Condition]:
     """Share of removable heads at each checkpoint; only a study that keeps checkpoints can test it."""
-    share = curves["prunable"]
-    middle = share.shape[1] // 2
+    share, unit, label = curves["prunable"], "share of heads", ["middle"]
+    middle = share[:, [share.shape[1] // 2]]
+    rise = "rise of the prunable share from the first checkpoint to the middle one"
+    late = "share prunable at the middle checkpoint minus three quarters of the last one's"
     return [
-        Condition(
-            name="rise of the prunable share from the first checkpoint to the middle one",
-            values=share[:, [middle]] - share[:, :1],
-            labels=["middle"],
-            threshold=0.1,
-            unit="share of heads",
-        ),
-        Condition(
-            name="share prunable at the middle checkpoint minus three quarters of the last one's",
-            values=share[:, [middle]] - 0.75 * share[:, -1:],
-            labels=["middle"],
-            threshold=0.0,
-            unit="share of heads",
-            alone=False,  # a constant share meets it too, so it counts only with the rise
-        ),
+        exceeds(rise, middle - share[:, :1], 0.1, unit, label),
+        # A constant share meets it too, so it counts only with the rise.
+        exceeds(late, middle - 0.75 * share[:, -1:], 0.0, unit, label, alone=False),
     ]

@@ -131,9 +131,7 @@ def t3(curves: Curves) -> list[Condition]:
     reads={"minima": ngram_minima(CAUSAL)},
     controls=(
         Control(
-            name="a model that predicts uniformly",
-            reads={"minima": ngram_minima(CAUSAL, "baseline")},
-            decisive=False,
+            name="a model that predicts uniformly", reads={"minima": ngram_minima(CAUSAL, "baseline")}, decisive=False
         ),
     ),
     learned=(CAUSAL,),
@@ -200,28 +198,14 @@ def t5(curves: Curves) -> list[Condition]:
 def t6(curves: Curves) -> list[Condition]:
     """Syntactic heads, loss and grammar scores."""
     abrupt, apart, grammar = (curves["heads"][:, [place]] for place in range(3))
+    reach = [reach_at(curves["heads"], place) for place in (4, 6, 8)]
     unit, relations = "doublings of updates", int(curves["heads"][0, 3])
+    share, steepest = "share of relations whose best head appears abruptly", "the steepest fall of the loss"
+    gain = "that of the gain in minimal pairs"
     return [
-        exceeds(
-            "share of relations whose best head appears abruptly",
-            abrupt,
-            0.5,
-            "share of curves",
-            alone=False,
-            of=relations,
-            reach=reach_at(curves["heads"], 4),
-        ),
-        stays_below(
-            "from their middle to the steepest fall of the loss", apart, 0.5, unit, reach=reach_at(curves["heads"], 6)
-        ),
-        exceeds(
-            "from their middle to that of the gain in minimal pairs",
-            grammar,
-            0.0,
-            unit,
-            alone=False,
-            reach=reach_at(curves["heads"], 8),
-        ),
+        exceeds(share, abrupt, 0.5, "share of curves", alone=False, of=relations, reach=reach[0]),
+        stays_below(f"from their middle to {steepest}", apart, 0.5, unit, reach=reach[1]),
+        exceeds(f"from their middle to {gain}", grammar, 0.0, unit, alone=False, reach=reach[2]),
     ]
 
 
@@ -244,23 +228,11 @@ def t6(curves: Curves) -> list[Condition]:
 def t7(curves: Curves) -> list[Condition]:
     """Induction heads and learning in context, at once and together."""
     abrupt, apart = (curves["both"][:, [place]] for place in range(2))
+    reach = [reach_at(curves["both"], place) for place in (2, 4)]
+    share, between = "share of seeds in which both appear abruptly", "the middle of induction and that of the gain"
     return [
-        exceeds(
-            "share of seeds in which both appear abruptly",
-            abrupt,
-            0.5,
-            "share of seeds",
-            alone=False,
-            of=1,
-            reach=reach_at(curves["both"], 2),
-        ),
-        stays_below(
-            "between the middle of induction and that of the gain",
-            apart,
-            1.0,
-            "doublings of updates",
-            reach=reach_at(curves["both"], 4),
-        ),
+        exceeds(share, abrupt, 0.5, "share of seeds", alone=False, of=1, reach=reach[0]),
+        stays_below(f"between {between}", apart, 1.0, "doublings of updates", reach=reach[1]),
     ]
 
 

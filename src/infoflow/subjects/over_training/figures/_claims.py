@@ -28,12 +28,7 @@ CLAIMS = Method(
     """,
 )
 _UNTESTED = "not testable here"
-_COLORS = {
-    "holds": "var(--above)",
-    "fails": "var(--below)",
-    "undetermined": "var(--control)",
-    _UNTESTED: "var(--grid)",
-}
+_COLORS = {"holds": "var(--above)", "fails": "var(--below)", "undetermined": "var(--control)", _UNTESTED: "var(--grid)"}
 CHECKS = Method(
     id="checkpoint-checks",
     title="Checks of checkpoints",
@@ -94,15 +89,15 @@ def _row(id: str, own: pd.DataFrame) -> dict[str, Any]:
 
 def _cell(row: dict[str, Any]) -> dict[str, Any]:
     verdict, update = str(row["verdict"]), int(row["update"])
-    effect, low, high = (float(row.get(name, float("nan"))) for name in ("effect", "low", "high"))
+    effect, low, high = (float(row[name]) for name in ("effect", "low", "high"))
     stated = ""
     if effect == effect:
         interval = f" ({number(low)} to {number(high)})" if low == low else ""
-        stated = f": {number(effect)} {row.get('unit') or ''}".rstrip() + interval
+        stated = f": {number(effect)} {row['unit'] or ''}".rstrip() + interval
     return {
         "update": update,
         "verdict": verdict,
-        "symbol": VERDICTS.get(verdict, "?") if verdict != _UNTESTED else "",
+        "symbol": VERDICTS[verdict] if verdict != _UNTESTED else "",
         "told": f"update {update:,}: {verdict}{stated}",
     }
 
@@ -110,29 +105,18 @@ def _cell(row: dict[str, Any]) -> dict[str, Any]:
 def since(own: pd.DataFrame) -> str:
     """When a claim holds, in words: `holds since update 512`, `held from 64 to 256; fails since 500`, ..."""
     *earlier, last = verdict_runs(own)
-    stated = _last(last.verdict, last.first, throughout=not earlier)
+    words = "not testable" if last.verdict == _UNTESTED else last.verdict
+    stated = f"{words} since update {last.first:,}" if earlier else f"{words} at every checkpoint"
     held = [run for run in earlier if run.verdict == "holds"]
     if last.verdict != "holds" and held:
         first, end = held[-1].first, held[-1].last
         stated = f"held {f'at update {first:,}' if first == end else f'from update {first:,} to {end:,}'}; {stated}"
     elif last.verdict == "holds" and held:
         stated = f"{stated} for good, first at {held[0].first:,}"
-    return f"{stated}{_growth(own) if last.verdict == 'holds' else ''}"
-
-
-def _last(verdict: str, start: int, throughout: bool) -> str:
-    words = {"holds": "holds", "fails": "fails", "undetermined": "undetermined"}.get(verdict, "not testable")
-    if throughout:
-        return f"{words} at every checkpoint"
-    return f"{words} since update {start:,}"
-
-
-def _growth(own: pd.DataFrame) -> str:
-    """The statement of `findings_since` on the effect over the last checkpoints."""
-    if not {"effect", "low", "high"} <= set(own):
-        return ""
+    if last.verdict != "holds":
+        return stated
     _, moves = movement(own)
-    return {"grows": "; its effect still grows", "falls": "; its effect shrinks again"}.get(moves, "")
+    return stated + {"grows": "; its effect still grows", "falls": "; its effect shrinks again"}.get(moves, "")
 
 
 def _sentence(rows: list[dict[str, Any]]) -> str:
@@ -170,31 +154,30 @@ def _checks(course: CheckpointTables) -> Drawn | None:
     frame = course[CHECKPOINT_CHECKS.name]
     if frame.empty:
         return None
-    rank = frame["level"].map({level: place for place, level in enumerate(_LEVELS)}).fillna(len(_LEVELS))
-    rows = frame.assign(rank=rank).sort_values(["rank", "series", "update"], kind="stable")
-    counts = {level: int((frame["level"] == level).sum()) for level in _LEVELS}
+    rows = frame.assign(rank=frame["level"].map(list(_LEVELS).index))
+    rows = rows.sort_values(["rank", "series", "update"], kind="stable")
+    counts = frame["level"].value_counts()
     return Drawn(
         data=rows.drop(columns=["rank", "series"]),
         panels=[],
-        answer=[f"{listed([counted(count, level) for level, count in counts.items() if count]).capitalize()}."],
+        answer=[f"{listed([counted(counts[level], level) for level in _LEVELS if level in counts]).capitalize()}."],
         caption="One line per checkpoint; the methods section explains the checks.",
         payload={"rows": [_complaint(course, row) for row in rows.to_dict("records")]},
     )
 
 
 def _complaint(course: CheckpointTables, row: dict[str, Any]) -> dict[str, Any]:
-    value, limit = (row.get(name, float("nan")) for name in ("value", "limit"))
-    ends = "" if pd.isna(limit) else f" (limit {number(float(limit))})"
+    ends = "" if pd.isna(row["limit"]) else f" (limit {number(float(row['limit']))})"
     series = course.models[row["series"]]
     return {
-        "level": str(row["level"]),
-        "symbol": _LEVELS.get(str(row["level"]), "?"),
-        "check": str(row["check"]),
+        "level": row["level"],
+        "symbol": _LEVELS[row["level"]],
+        "check": row["check"],
         "model": series.label if course.models.by == "model" else f"{series.label}, seed {row['seed']}",
         "slot": series.slot,
         "update": f"{int(row['update']):,}" if row["update"] >= 0 else "all",
-        "message": str(row["message"]),
-        "value": "" if pd.isna(value) else f"{number(float(value))}{ends}",
+        "message": row["message"],
+        "value": "" if pd.isna(row["value"]) else f"{number(float(row['value']))}{ends}",
     }
 
 

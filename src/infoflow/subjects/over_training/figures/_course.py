@@ -22,7 +22,6 @@ from infoflow.training import CLOCKS
 from ..measures import CHECKPOINT_CHECKS
 
 _CLOCKS = [column.name for column in CLOCKS if column.name != "same_as"]
-_EARLIER = {"step": "update"}  # alternative names of the update column
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +39,7 @@ class CheckpointTables:
         # A measure's plain table covers finished models only: it is not read, so notes do not mention it.
         table = TABLES[name]
         frame = self.tables.over_training(name if table.over_training else table.at_checkpoints)
-        if frame is None:
-            return pd.DataFrame({"series": []})
-        return frame if "update" in frame else frame.rename(columns=_EARLIER)
+        return pd.DataFrame({"series": []}) if frame is None else frame
 
     def __contains__(self, name: str) -> bool:
         return len(self[name]) > 0
@@ -84,8 +81,6 @@ def means(frame: pd.DataFrame, by: Sequence[str], values: Iterable[str] = ("valu
     """Means over `seeds` seeds and any columns not in `by`; see `band_note` for `low` and `high`."""
     by = ["series", *by, "update"]
     own = frame.dropna(subset=list(values), how="all").reset_index(drop=True)
-    if "seed" not in own:
-        own = own.assign(seed=0)
     grouped = own.groupby(by, sort=True)
     table = grouped[list(values)].mean().assign(seeds=grouped["seed"].nunique()).reset_index()
     ends = _ends(own, by, next(iter(values)))
@@ -94,14 +89,13 @@ def means(frame: pd.DataFrame, by: Sequence[str], values: Iterable[str] = ("valu
 
 def _ends(own: pd.DataFrame, by: list[str], first: str) -> pd.DataFrame:
     """The interval of each mean: over seeds and sentences if rows have their own intervals, otherwise over seeds."""
-    alone = not own.duplicated([*by, "seed"]).any()
-    if first == "value" and {"low", "high"} <= set(own) and alone:
+    sampled = first == "value" and {"low", "high"} <= set(own)
+    if sampled and not own.duplicated([*by, "seed"]).any():
         return sampled_bands(own, by)
     ends = seed_bands(own, by, first)
-    if {"low", "high"} <= set(own) and first == "value":  # several rows per seed: the mean of their intervals
+    if sampled and int(ends["seeds"].max()) < 2:  # several rows per seed: the mean of their intervals
         mean = own.groupby(by, sort=False)[["low", "high"]].mean().reset_index()
-        if int(ends["seeds"].max()) < 2:
-            return ends.drop(columns=["low", "high"]).merge(mean, on=by)
+        return ends.drop(columns=["low", "high"]).merge(mean, on=by)
     return ends
 
 
@@ -131,7 +125,7 @@ def notes(course: CheckpointTables, table: pd.DataFrame) -> str:
 
 def main_stack(frame: pd.DataFrame) -> pd.DataFrame:
     """Each model's stack that reads the input: the encoder if there is one."""
-    if "stack" not in frame or frame.empty:
+    if frame.empty:
         return frame
     stacks = frame.groupby("model")["stack"].agg(lambda own: "encoder" if "encoder" in set(own) else min(map(str, own)))
     return frame[frame["stack"].astype(str) == frame["model"].map(stacks)]

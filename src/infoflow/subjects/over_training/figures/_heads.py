@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.heads import HEAD_ROLES
 from infoflow.report._curves import first_seed
 from infoflow.report._embedding import packed
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
@@ -19,7 +18,7 @@ from infoflow.training import SUFFIX, select_steps
 
 from ..measures import HEAD_ROLE_EVENTS, PRUNABLE_BY_UPDATE, ROLE_TURNOVER
 from ._course import CheckpointTables, course_lines, means, notes
-from ._roles import RoleSpan, ranked, role_spans, timeline, turnover_panels, with_places
+from ._roles import RoleSpan, ranked, role_spans, timeline, turnover_panels
 
 ROLES = Method(
     id="roles-over-training",
@@ -43,6 +42,7 @@ _TURNOVER = (
 )
 _LEVELS = 2000  # quantisation steps: finer than a colour or three digits can show
 _MISSING = 65535
+_FACTS = ("id", "label", "unit", "explanation", "signed", "margin")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -65,7 +65,6 @@ class _Grid:
 
 
 def _heads(course: CheckpointTables) -> Drawn | None:
-    """The grids by statistic and role, and the timeline of roles."""
     spans = role_spans(course)
     rows, statistics = _statistics(course)
     grids = _grids(course, rows, spans)
@@ -75,7 +74,9 @@ def _heads(course: CheckpointTables) -> Drawn | None:
     thinned = any(len(grid.updates) > _MOST_STEPS for grid in grids)
     grids = [replace(grid, updates=_thin(grid.updates)) for grid in grids]
     live = {
-        "statistics": [_facts(one) for one in statistics],
+        "statistics": [
+            {name: getattr(one, name) for name in _FACTS} | {"top": float(f"{one.top:.3g}")} for one in statistics
+        ],
         "roles": roles,
         "grids": [_payload(grid, rows, statistics, spans, roles) for grid in grids],
     }
@@ -116,11 +117,10 @@ def _statistics(course: CheckpointTables) -> tuple[pd.DataFrame, list[Statistic]
 
 
 def _grids(course: CheckpointTables, rows: pd.DataFrame, spans: list[RoleSpan]) -> list[_Grid]:
-    held = pd.DataFrame(spans, columns=list(RoleSpan._fields))
-    roles, order = with_places(first_seed(course[HEAD_ROLES.name])), list(KINDS)
+    held, order = pd.DataFrame(spans, columns=list(RoleSpan._fields)), list(KINDS)
     grids = []
     for series in course.models.series:
-        parts = [frame[frame["series"] == series.key] for frame in (rows, held, roles) if len(frame)]
+        parts = [frame[frame["series"] == series.key] for frame in (rows, held) if len(frame)]
         pairs = {pair for part in parts for pair in part[["stack", "kind"]].itertuples(index=False, name=None)}
         for stack, kind in sorted(pairs, key=lambda pair: (order.index(pair) if pair in order else 99, pair)):
             own = [part[(part["stack"] == stack) & (part["kind"] == kind)] for part in parts]
@@ -139,11 +139,6 @@ def _thin(updates: list[int]) -> list[int]:
     return [*([0] if 0 in updates else []), *select_steps(later, _MOST_STEPS - 1)]
 
 
-def _facts(one: Statistic) -> dict[str, Any]:
-    names = ("id", "label", "unit", "explanation", "signed", "margin")
-    return {**{name: getattr(one, name) for name in names}, "top": float(f"{one.top:.3g}")}
-
-
 def _payload(
     grid: _Grid, rows: pd.DataFrame, statistics: list[Statistic], spans: list[RoleSpan], roles: list[str]
 ) -> dict[str, Any]:
@@ -152,20 +147,22 @@ def _payload(
     return {
         "id": grid.id,
         "label": grid.series.label,
-        "kind": kind_label(grid.stack, grid.kind) if grid.stack else "attention",
+        "kind": kind_label(grid.stack, grid.kind),
         "slot": grid.series.slot,
         "layers": grid.layers,
         "heads": grid.heads,
         "updates": grid.updates,
         "statistics": [one.id for one in statistics if len(known) and one.id in set(known["statistic"])],
         "spans": [
-            [roles.index(span.role), grid.number(span.layer, span.head), span.since, _until(span)] for span in own
+            [
+                roles.index(span.role),
+                grid.number(span.layer, span.head),
+                span.since,
+                -1 if span.until is None else span.until,
+            ]
+            for span in own
         ],
     }
-
-
-def _until(span: RoleSpan) -> int:
-    return -1 if span.until is None else span.until
 
 
 def _of_grid(rows: pd.DataFrame, grid: _Grid) -> pd.DataFrame:
@@ -206,7 +203,6 @@ def _seeds_note(course: CheckpointTables) -> str:
 
 
 def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
-    """Births and deaths of roles, and the first role that heads took, for each model."""
     parts = []
     for series in course.models.series:
         own = [span for span in spans if span.series == series.key]
@@ -223,7 +219,6 @@ def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
 
 
 def _statistic_sentence(course: CheckpointTables, rows: pd.DataFrame, one: Statistic) -> str:
-    """The change of the mean head and of the strongest one, for each model."""
     parts = []
     for series, heads in course.each(rows[rows["statistic"] == one.id]):
         by_step = heads.groupby("update")["shown"].agg(["mean", "max"])
@@ -243,7 +238,6 @@ def _timelines(course: CheckpointTables, spans: list[RoleSpan], grids: list[_Gri
 
 
 def _prunable(course: CheckpointTables) -> Drawn | None:
-    """Lines by importance, and in random order as the control."""
     frame = course[PRUNABLE_BY_UPDATE.name]
     if frame.empty or "importance" not in set(frame["order"]):
         return None

@@ -1,6 +1,5 @@
 """When each layer takes its final form: layers by updates, one measure at a time, from a run's tables."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from infoflow.representations import IDENTITY_NEIGHBOURS, LAYER_DISTANCE, LENS
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 from infoflow.results import TableSchema
 
-from ..measures import EFFECTIVE_RANK, WEIGHT_CHANGE
+from ..measures import BLOCK, EFFECTIVE_RANK, WEIGHT_CHANGE
 from ._course import CheckpointTables, checkpoints_note, main_stack, means
 
 MEASURES_TEMPLATE = "measures_over_training.html.jinja"
@@ -43,8 +42,6 @@ _GEOMETRY = {
 
 
 class _Kind(NamedTuple):
-    """One of the measures of a table."""
-
     id: str
     label: str
     unit: str
@@ -73,8 +70,11 @@ def layer_measures(course: CheckpointTables) -> list[LayerMeasure]:
     found = []
     for table, method, kinds in _SOURCES:
         frame = course[table.name]
-        frame = main_stack(_blocks(frame) if table is WEIGHT_CHANGE else frame)
-        for kind in kinds(frame) if len(frame) else ():
+        if frame.empty:
+            continue
+        if table is WEIGHT_CHANGE:
+            frame = frame[frame["part"] == BLOCK]
+        for kind in kinds(main_stack(frame)):
             rows = means(kind.rows, ["layer"])
             if len(set(rows["update"])) > 1:
                 found.append(LayerMeasure(kind, rows, method, table))
@@ -82,7 +82,6 @@ def layer_measures(course: CheckpointTables) -> list[LayerMeasure]:
 
 
 def _all(id: str, label: str, unit: str, asks: str) -> _Kinds:
-    """The rows of a table with a single measure."""
     return lambda frame: [_Kind(id, label, unit, asks, frame)]
 
 
@@ -139,20 +138,12 @@ def _lens(frame: pd.DataFrame) -> Iterator[_Kind]:
         )
 
 
-def _blocks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Weight rows that cover whole blocks."""
-    if frame.empty:
-        return frame
-    frame = frame.loc[(frame["layer"] >= 0) & ((frame["head"] < 0) if "head" in frame else True)]
-    return frame[frame["part"] == "block"] if "part" in frame and "block" in set(frame["part"]) else frame
-
-
 def _weights(frame: pd.DataFrame) -> Iterator[_Kind]:
-    every = [str(name) for name in dict.fromkeys(frame["measure"])]
-    for measure in [name for name in _WEIGHTS if name in every] or every:
-        words = measure.replace("_", " ")
-        rows, id = frame.loc[frame["measure"] == measure], f"weights-{words}".lower().replace(" ", "-")
-        yield _Kind(id, f"weights: {words}", "", f"Weights of each block: {words}.", rows)
+    for measure in _WEIGHTS:
+        rows, words = frame.loc[frame["measure"] == measure], measure.replace("_", " ")
+        if len(rows):
+            id = f"weights-{words}".replace(" ", "-")
+            yield _Kind(id, f"weights: {words}", "", f"Weights of each block: {words}.", rows)
 
 
 _SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
@@ -242,11 +233,6 @@ def _sentence(course: CheckpointTables, measure: LayerMeasure) -> str:
         parts.append(f"in {series.label} layer {layer} (half of it by update {half_for_good(curve):,})")
     name = measure.kind.label
     return f"{name[:1].upper()}{name[1:]} changes most over training {listed(parts)}."
-
-
-def slug(name: str) -> str:
-    """A name for addresses and files: letters and digits, joined by dashes."""
-    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 LAYERS = DeclaredFigure(

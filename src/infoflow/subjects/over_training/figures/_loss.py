@@ -140,7 +140,6 @@ def _rates(clocks: pd.DataFrame, first: int) -> pd.DataFrame:
 
 
 def _allocation(course: CheckpointTables) -> Drawn | None:
-    """Loss removed by each layer up to each update."""
     frame = course[ALLOCATION_STEPS.name]
     rows = frame if frame.empty else on_train(frame)
     tables = {part: _removed(rows, part) for part in (parts_of(rows, course.models) if len(rows) else ())}

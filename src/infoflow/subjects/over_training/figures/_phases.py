@@ -44,15 +44,13 @@ _OF_TABLE, _PANELS = 2, 6  # curves per table, and per line of models
 
 
 def timed_phases(course: CheckpointTables) -> pd.DataFrame:
-    """Rows of `phases` with times, clipped to the checkpoints; adds `at_warm_up`, and `rank` of the verdict."""
+    """Rows of `phases` with times, clipped to the checkpoints; adds `rank` of the verdict."""
     frame = course[PHASES_TABLE.name]
     if frame.empty:
         return frame
     own = frame[frame["verdict"].isin(SHOWN)].dropna(subset="t50")
-    times = [name for name in TIMES if name in own]
-    within = own[times].astype(float).clip(lower=course.axis.first, upper=course.axis.last)
-    warm = own["at_warm_up"].astype(bool) if "at_warm_up" in own else False
-    return own.assign(**within, at_warm_up=warm, rank=own["verdict"].map(list(SHOWN).index)).reset_index(drop=True)
+    within = own[list(TIMES)].clip(lower=course.axis.first, upper=course.axis.last)
+    return own.assign(**within, rank=own["verdict"].map(list(SHOWN).index)).reset_index(drop=True)
 
 
 def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
@@ -63,17 +61,11 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for place, own in frame.groupby(CURVE, sort=False):
         known = own[~own["verdict"].isin(BOUNDS)]
+        times = (known if len(known) else own).agg({name: _ENDS[name[3:]] for name in TIMES})
         facts = {"rank": int(own["rank"].max()), "delta_bic": float(own["delta_bic"].mean()), "seeds": len(own)}
         stated = {"told": _text(own), "bound": not len(known)}
-        rows.append(
-            {**dict(zip(CURVE, place, strict=True)), **_joined(known if len(known) else own), **facts, **stated}
-        )
+        rows.append({**dict(zip(CURVE, place, strict=True)), **times, **facts, **stated})
     return pd.DataFrame(rows, columns=[*CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"])
-
-
-def _joined(own: pd.DataFrame) -> dict[str, float]:
-    """Times of one curve: medians over seeds, with the widest brackets."""
-    return {name: float(getattr(own[name], _ENDS[name[3:]])()) for name in TIMES}
 
 
 def _text(own: pd.DataFrame) -> str:
@@ -89,7 +81,6 @@ def curve_name(row: Any) -> str:
 
 
 def _phases(course: CheckpointTables) -> Drawn | None:
-    """The clearest curves of each model."""
     curves, frame = course[PHASE_CURVES.name], timed_phases(course)
     if curves.empty or frame.empty:
         return None

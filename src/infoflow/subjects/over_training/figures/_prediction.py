@@ -1,6 +1,6 @@
 """What a model has learned to predict: from short contexts, from everything before, and from a source."""
 
-import math
+import re
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from infoflow.report.forms._over_time import NOW, TOUCH
 
 from ..measures import IN_CONTEXT_LEARNING, LOSS_BY_POSITION, NGRAM_AGREEMENT, SOURCE_CONTRIBUTION, TRANSLATION_STAGES
 from ._course import CheckpointTables, course_lines, means, notes
-from ._layers import MEASURES_TEMPLATE, slug
+from ._layers import MEASURES_TEMPLATE
 
 NGRAMS = Method(
     id="ngram-agreement",
@@ -30,29 +30,28 @@ NGRAMS = Method(
 )
 _ORDERS = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
 _GAINS = {"gain": "in-context gain", "repeat_gain": "gain by repetition"}
-_TITLES = {
-    "kl_from_ngram": "KL(Q‖P)",
-    "kl_to_ngram": "KL(P‖Q)",
-    "loss_on_samples": "loss on samples of Q",
-}
+_TITLES = {"kl_from_ngram": "KL(Q‖P)", "kl_to_ngram": "KL(P‖Q)", "loss_on_samples": "loss on samples of Q"}
 _LOOK = {"height": 210, "room": 0.26}  # room for line names, equal in all panels
 
 
 def _agreement(course: CheckpointTables) -> Drawn | None:
-    table, gains = _ngrams(course), _gains(course)
+    table, gains = _ngrams(course), course[IN_CONTEXT_LEARNING.name]
     if table.empty and gains.empty:
         return None
+    if len(gains):
+        gains = means(gains.dropna(subset="value"), ["measure"], ("value", "baseline"))
     beside = _gain_panels(course, gains)
-    names = sorted(set(table["measure"]), key=_rank) if len(table) else []
-    groups = [_group(course, table[table["measure"] == name], str(name), beside) for name in names]
+    names = _measures(table)
+    groups = [_group(course, table[table["measure"] == name], name, beside) for name in names]
     if not groups:
         groups = [PanelGroup(id="gain", label="gain", note="", scale=("", ""), panels=beside)]
     data = pd.concat([frame for frame in (table, gains) if len(frame)], ignore_index=True)
+    corpora = listed(sorted(set(course[NGRAM_AGREEMENT.name]["corpus"]))) if len(table) else ""
     return Drawn(
         data=data,
         panels=groups[0].panels,
         answer=[*_minimum_sentences(course, table), *_gain_sentences(course, gains)],
-        caption=f"{notes(course, data)}{_corpus_note(course)}",
+        caption=notes(course, data) + (f" n-gram counts are from {corpora}." if corpora else ""),
         payload={"metrics": groups},
     )
 
@@ -61,12 +60,16 @@ def _ngrams(course: CheckpointTables) -> pd.DataFrame:
     frame = course[NGRAM_AGREEMENT.name]
     if frame.empty:
         return frame
-    frame = frame if "context" in frame else frame.assign(context="before")
     lines = [
         f"{ngrams(int(order))}{', next' if side == 'after' else ''}"  # models that see the next token
         for order, side in zip(frame["order"], frame["context"], strict=True)
     ]
-    return means(frame.assign(order=frame["order"].astype(int), line=lines), ["measure", "order", "line"])
+    return means(frame.assign(line=lines), ["measure", "order", "line"])
+
+
+def _measures(table: pd.DataFrame) -> list[str]:
+    """The measures of a table, first KL(Q||P): what the model has not yet learned of the counts."""
+    return [name for name in _TITLES if len(table) and name in set(table["measure"])]
 
 
 def ngrams(order: int) -> str:
@@ -74,28 +77,9 @@ def ngrams(order: int) -> str:
     return _ORDERS.get(order, f"{order}-grams")
 
 
-def _gains(course: CheckpointTables) -> pd.DataFrame:
-    """One row per gain: from a column `measure`, or from the columns `gain` and `repeat_gain`."""
-    frame = course[IN_CONTEXT_LEARNING.name]
-    if frame.empty:
-        return frame
-    if "measure" not in frame:
-        columns = [name for name in _GAINS if name in frame]
-        parts = [frame.drop(columns=columns).assign(measure=name, value=frame[name]) for name in columns]
-        frame = pd.concat(parts, ignore_index=True) if parts else frame.assign(measure="gain")
-    frame = frame.dropna(subset="value")
-    frame = frame if "baseline" in frame else frame.assign(baseline=math.nan)
-    return means(frame, ["measure"], ("value", "baseline"))
-
-
-def _corpus_note(course: CheckpointTables) -> str:
-    frame = course[NGRAM_AGREEMENT.name]
-    return f" n-gram counts are from {listed(sorted(set(map(str, frame['corpus']))))}." if "corpus" in frame else ""
-
-
 def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: list[Panel]) -> PanelGroup:
     low, high = float(table[["low", "value"]].min().min()), float(table[["high", "value"]].max().max())
-    words = _title(name)
+    words = _TITLES[name]
     y = amount("y", "value", f"{words} (nats)", (min(low, 0.0), high * 1.03), ticks=5)
     kinds = list(dict.fromkeys(table.sort_values(["order", "line"])["line"]))
     panels = [
@@ -105,23 +89,14 @@ def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: lis
         )
         for series, own in course.each(table)
     ]
-    return PanelGroup(id=slug(words), label=words, note=f"n-grams: {words}.", scale=("", ""), panels=[*panels, *beside])
-
-
-def _rank(measure: str) -> tuple[bool, str]:
-    """Sort key: KL(Q||P) comes first, because it measures what the model has not yet learned of the counts."""
-    return not _title(measure).startswith("KL(Q"), _title(measure)
-
-
-def _title(measure: str) -> str:
-    return _TITLES.get(measure, measure.replace("_", " "))
+    id = "-".join(re.findall("[a-z]+", words.lower()))
+    return PanelGroup(id=id, label=words, note=f"n-grams: {words}.", scale=("", ""), panels=[*panels, *beside])
 
 
 def _by_gain(gains: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     if gains.empty:
         return []
-    groups = gains.groupby("measure", sort=False)
-    return [(_GAINS.get(str(name), str(name).replace("_", " ")), own) for name, own in groups]
+    return [(_GAINS[str(name)], own) for name, own in gains.groupby("measure", sort=False)]
 
 
 def _gain_panels(course: CheckpointTables, gains: pd.DataFrame) -> list[Panel]:
@@ -135,24 +110,23 @@ def _gain_panels(course: CheckpointTables, gains: pd.DataFrame) -> list[Panel]:
 
 
 def _minimum_sentences(course: CheckpointTables, table: pd.DataFrame) -> list[str]:
-    """When each model is most similar to n-grams, by order."""
     if table.empty:
         return []
-    first = table[table["measure"] == min(set(table["measure"]), key=_rank)]
-    parts = []
-    for series, own in course.each(first):
+    first, parts = _measures(table)[0], []
+    for series, own in course.each(table[table["measure"] == first]):
         lowest = own.loc[own.groupby("line", sort=False)["value"].idxmin()].sort_values("order")
-        parts.append(
-            f"{series.label} {listed([f'{row.line} at update {row.update:,}' for row in lowest.itertuples()])}"
-        )
-    return [f"Closest to n-grams of the corpus ({_title(str(first['measure'].iloc[0]))}): {'; '.join(parts)}."]
+        stated = [f"{row.line} at update {row.update:,}" for row in lowest.itertuples()]
+        parts.append(f"{series.label} {listed(stated)}")
+    return [f"Closest to n-grams of the corpus ({_TITLES[first]}): {'; '.join(parts)}."]
 
 
 def _gain_sentences(course: CheckpointTables, gains: pd.DataFrame) -> list[str]:
     stated = []
     for name, frame in _by_gain(gains):
-        curves = [(series.label, own.sort_values("update")["value"]) for series, own in course.each(frame)]
-        parts = [f"{label} {ends_words(curve, 'nats')}" for label, curve in curves]
+        parts = [
+            f"{series.label} {ends_words(own.sort_values('update')['value'], 'nats')}"
+            for series, own in course.each(frame)
+        ]
         stated.append(f"{name[:1].upper()}{name[1:]}: {listed(parts)}.")
     return stated
 
@@ -243,19 +217,24 @@ TRANSLATION = Method(
     """,
 )
 _FAMILIES = {
-    "lm_score": ("as a language model of the target", "LM score (nats)", ("lm_score", "lm score")),
-    "quality": ("quality", "BLEU, chrF (share of their end)", ("bleu", "chrf")),
-    "order": ("word order", "share", ("frs", "tau", "monoton", "reorder")),
-    "unigram": ("words by frequency", "unigram precision", ("unigram", "precision")),
+    "lm_score": ("as a language model of the target", "LM score (nats)"),
+    "quality": ("quality", "BLEU, chrF (share of their end)"),
+    "order": ("word order", "share"),
+    "unigram": ("words by frequency", "unigram precision"),
+    "degenerate": ("degenerate", ""),
+    "word_by_word": ("word by word", ""),
 }
-"""Measures that share a panel: its title, its axis, and words in their names."""
+"""Measures that share a panel: its title and its axis."""
+_FAMILY = {"bleu": "quality", "chrf": "quality", "frs_a": "order", "frs_b": "order", "tau_share": "order",
+           "unigram_precision": "unigram"}  # fmt: skip
 _NAMES = {"frs_a": "FRS (A)", "frs_b": "FRS (B)", "tau_share": "τ share", "bleu": "BLEU", "chrf": "chrF"}
 _OF_SOURCE = {
     "share": "share of the source",
     "entropy": "spread over source tokens (nats)",
-    "kl": "KL to the end (nats)",
+    "prefix_entropy": "spread over the prefix (nats)",
 }
 _HEIGHT = 180
+_LATER = -1  # position of the mean over steps from 1
 
 
 def _panels(course: CheckpointTables, table: pd.DataFrame, by: str, titles: dict[str, tuple[str, str]]) -> list[Panel]:
@@ -273,35 +252,29 @@ def _stages(course: CheckpointTables) -> Drawn | None:
     frame = course[TRANSLATION_STAGES.name]
     if frame.empty:
         return None
-    rows = frame.assign(family=frame["measure"].map(_family), line=[_line(row) for row in frame.to_dict("records")])
+    families = [_FAMILY.get(name, name) for name in frame["measure"]]
+    rows = frame.assign(family=families, line=[_line(row) for row in frame.to_dict("records")])
     table = means(rows.dropna(subset="value"), ["family", "line", "measure"])
     table = pd.concat([_scaled(own) if name == "quality" else own for name, own in table.groupby("family", sort=False)])
-    titles = {name: (title, unit) for name, (title, unit, _) in _FAMILIES.items()}
-    others = {name: (name.replace("_", " "), "") for name in table["family"] if name not in titles}
     highest = [
         f"{line} at update {int(own.groupby('update')['value'].mean().idxmax()):,}"
         for line, own in table.groupby("line", sort=False)
     ]
     return Drawn(
         data=table,
-        panels=_panels(course, table, "family", titles | others),
+        panels=_panels(course, table, "family", _FAMILIES),
         answer=[f"Highest values: {listed(highest)}."],
-        caption=f"{notes(course, table)}{_degenerate(frame)}",
+        caption=notes(course, table),
     )
-
-
-def _family(measure: object) -> str:
-    name = str(measure).lower()
-    return next((family for family, (*_, words) in _FAMILIES.items() if any(word in name for word in words)), name)
 
 
 def _line(row: dict[str, Any]) -> str:
     """Label of a line: the order of its n-grams, the ranks of its words, or the measure."""
-    if row.get("rank_bin"):
+    if row["rank_bin"]:
         return f"ranks {row['rank_bin']}"
-    if _family(row["measure"]) == "lm_score" and row.get("n"):
-        return f"{int(row['n'])}-grams"
-    return _NAMES.get(str(row["measure"]).lower(), str(row["measure"]).replace("_", " "))
+    if row["measure"] == "lm_score":
+        return f"{row['n']}-grams"
+    return _NAMES.get(row["measure"], row["measure"].replace("_", " "))
 
 
 def _scaled(table: pd.DataFrame) -> pd.DataFrame:
@@ -311,35 +284,20 @@ def _scaled(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: table[name] / last for name in ("value", "low", "high")})
 
 
-def _degenerate(frame: pd.DataFrame) -> str:
-    if "degenerate" not in frame or not float(frame["degenerate"].max()) > 0:
-        return ""
-    last = int(frame.loc[frame["degenerate"] > 0, "update"].max())
-    return f" Up to update {last:,} some outputs were empty or one repeated token; they have no order."
-
-
 def _source(course: CheckpointTables) -> Drawn | None:
     frame = course[SOURCE_CONTRIBUTION.name]
     if frame.empty:
         return None
-    later = frame[frame["position"] >= 1] if "position" in frame else frame
-    parts = []
-    for name, label in _OF_SOURCE.items():
-        if name in later and len(later[name].dropna()):
-            plain = later.drop(columns=["value", "low", "high"], errors="ignore").rename(columns={name: "value"})
-            parts.append(means(plain, ["rule"]).assign(measure=label, line=lambda own: own["rule"].astype(str)))
-    if not parts:
-        return None
-    table = pd.concat(parts, ignore_index=True)
+    later = frame[frame["position"] == _LATER]
+    table = means(later.assign(line=later["rule"]), ["measure", "line"])
     stated = []
-    for rule, own in table[table["measure"] == _OF_SOURCE["share"]].groupby("rule", sort=False):
+    for rule, own in table[table["measure"] == "share"].groupby("line", sort=False):
         curve = own.groupby("update")["value"].mean()
-        lowest = f"lowest at update {int(curve.idxmin()):,}"
-        stated.append(f"by {rule} {ends_words(curve)}, {lowest}")
+        stated.append(f"by {rule} {ends_words(curve)}, lowest at update {int(curve.idxmin()):,}")
     return Drawn(
         data=table,
-        panels=_panels(course, table, "measure", {label: (label, "") for label in _OF_SOURCE.values()}),
-        answer=[f"Source share: {listed(stated)}."] if stated else [],
+        panels=_panels(course, table, "measure", {name: (label, "") for name, label in _OF_SOURCE.items()}),
+        answer=[f"Source share: {listed(stated)}."],
         caption=f"{notes(course, table)} Means over target positions from the second on: at the first, the only "
         "prefix is the start symbol.",
     )

@@ -1,11 +1,12 @@
 """When heads hold roles: a timeline of each role, and whether its heads stay the same."""
 
 import json
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from infoflow.heads import HEAD_ROLES
 from infoflow.report._curves import first_seed
 from infoflow.report._figure import Panel
 from infoflow.report._in_words import listed
@@ -47,59 +48,24 @@ class RoleSpan(NamedTuple):
 def role_spans(course: CheckpointTables) -> list[RoleSpan]:
     """The spans of each line's first seed."""
     events = first_seed(course[HEAD_ROLE_EVENTS.name])
-    if len(events):
-        return _of_events(with_places(events))
-    roles = first_seed(course[HEAD_ROLES.name])
-    return _of_roles(with_places(roles)) if len(roles) and "holds" in roles else []
-
-
-def with_places(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add stack and kind of attention to tables without them."""
-    missing = {name: value for name, value in (("stack", ""), ("kind", "self")) if name not in frame}
-    return frame.assign(**missing)
-
-
-def _of_events(events: pd.DataFrame) -> list[RoleSpan]:
+    if events.empty:
+        return []
     spans = []
+    place: Any
     order = events.assign(first=events["event"] != "initial").sort_values(["first", "after"], kind="stable")
     for place, own in order.groupby(_PLACE, sort=False):
         begun: tuple[int, int, bool] | None = None  # since, before, initial
         for row in own.itertuples():
             if row.event == "death":
                 since, before, initial = begun or (0, 0, True)
-                spans.append(RoleSpan(*_named(place), since, int(row.after), initial, before))
+                spans.append(RoleSpan(*place, since, int(row.after), initial, before))
                 begun = None
             elif begun is None:
                 at_start = row.event == "initial"
                 begun = (0, 0, True) if at_start else (int(row.after), int(row.before), False)
         if begun is not None:
-            spans.append(RoleSpan(*_named(place), begun[0], None, begun[2], begun[1]))
+            spans.append(RoleSpan(*place, begun[0], None, begun[2], begun[1]))
     return spans
-
-
-def _of_roles(roles: pd.DataFrame) -> list[RoleSpan]:
-    spans = []
-    for place, own in roles.sort_values("update").groupby(_PLACE, sort=False):
-        updates, holds = own["update"].astype(int).tolist(), own["holds"].astype(bool).tolist()
-        begun: int | None = None
-        for number, (update, held) in enumerate(zip(updates, holds, strict=True)):
-            if held and begun is None:
-                begun = number
-            elif not held and begun is not None:
-                spans.append(_span(place, updates, begun, update))
-                begun = None
-        if begun is not None:
-            spans.append(_span(place, updates, begun, None))
-    return spans
-
-
-def _span(place: tuple, updates: list[int], begun: int, until: int | None) -> RoleSpan:
-    return RoleSpan(*_named(place), updates[begun], until, begun == 0, updates[max(begun - 1, 0)])
-
-
-def _named(place: tuple) -> tuple[str, str, str, int, int, str]:
-    series, stack, kind, layer, head, role = place
-    return str(series), str(stack), str(kind), int(layer), int(head), str(role)
 
 
 def ranked(spans: list[RoleSpan]) -> list[str]:
@@ -134,18 +100,15 @@ def _bars(spans: list[RoleSpan], roles: list[str], updates: list[int]) -> pd.Dat
     for role in roles:
         own = [span for span in spans if span.role == role]
         sizes = [sum(span.holds_at(update) for span in own) for update in updates]
-        start = 0
-        for place in range(1, len(updates) + 1):
-            if place == len(updates) or sizes[place] != sizes[start]:
-                if sizes[start]:
-                    until = updates[min(place, len(updates) - 1)]
-                    rows.append({"role": role, "size": sizes[start], "since": updates[start], "until": until})
-                start = place
+        following = [*updates[1:], updates[-1]]
+        for size, group in groupby(zip(sizes, updates, following, strict=True), key=itemgetter(0)):
+            period = list(group)
+            if size:
+                rows.append({"role": role, "size": size, "since": period[0][1], "until": period[-1][2]})
     return pd.DataFrame(rows, columns=["role", "size", "since", "until"])
 
 
 def _events(spans: list[RoleSpan], roles: list[str]) -> pd.DataFrame:
-    """Births and deaths by role and checkpoint, with their heads."""
     rows = []
     for span in spans:
         if span.role in roles:
@@ -177,12 +140,12 @@ def _event_marks(axis: TimeAxis, events: pd.DataFrame, series: Series, row: Chan
 
 def turnover_panels(course: CheckpointTables) -> list[Panel]:
     """One panel per model's first seed, with a row for each role that several heads held at once."""
-    frame = with_places(first_seed(course[ROLE_TURNOVER.name]))
-    if frame.empty or not {"role", "size", *_OVERLAPS} <= set(frame):
+    frame = first_seed(course[ROLE_TURNOVER.name])
+    if frame.empty:
         return []
     panels = []
     for series, own in course.each(frame):
-        named = own.assign(role=[_set_name(*each) for each in zip(own["role"], own["kind"], strict=True)])
+        named = own.assign(role=own["role"].where(own["kind"] == "self", own["role"] + " (" + own["kind"] + ")"))
         most = named.groupby("role")["size"].max()
         # A single head is either the same or not: there is no overlap to draw.
         roles = [str(role) for role in most[most > 1].sort_values(ascending=False, kind="stable").index][:_MOST_SETS]
@@ -192,16 +155,12 @@ def turnover_panels(course: CheckpointTables) -> list[Panel]:
     return panels
 
 
-def _set_name(role: Any, kind: Any) -> str:
-    return str(role) if str(kind) in ("self", "") else f"{role} ({kind})"
-
-
 def _overlaps(axis: TimeAxis, rows: pd.DataFrame, series: Series, roles: list[str]) -> dict[str, Any]:
     rows = rows.assign(row=rows["role"].map(roles.index)).sort_values(["row", "update"])
     y = channel("y", "y:Q", axis=None, scale={"domain": [0, len(roles)], "reverse": True, "nice": False})
-    at, layers = {"x": axis.channel(), "y": y}, [axis.marker([series.key])]
-    if _CHANCE in rows:
-        layers.append(draw("line", _overlap(rows, _CHANCE, series), CONTROL, at, detail="role:N", opacity=lit(0.8)))
+    at = {"x": axis.channel(), "y": y}
+    chance = draw("line", _overlap(rows, _CHANCE, series), CONTROL, at, detail="role:N", opacity=lit(0.8))
+    layers = [axis.marker([series.key]), chance]
     for column, (stated, dash) in _OVERLAPS.items():
         base, look = _overlap(rows, column, series), {"color": series.color, "strokeWidth": 1.6, "strokeDash": dash}
         layers.append(draw("line", base, at, look, detail="role:N", opacity=lit()))

@@ -227,7 +227,6 @@ def over_training_section(tables: ModelTables) -> Section | None:
 
 
 def _timeline(course: CheckpointTables) -> dict[str, Any]:
-    """The slider's stops, labelled on every clock, and the available clocks."""
     labels = {"update": "updates", "tokens": "tokens", "progress": "progress", "lr_share": "learning rate"}
     return {
         "moments": course.moments,
@@ -245,10 +244,6 @@ def _text(course: CheckpointTables, update: int) -> str:
         parts.append(f"{short(float(tokens.iloc[0]))} tokens")
     progress = own["progress"].dropna()
     if len(progress) and float(progress.max() - progress.min()) < 0.005:
-        parts.append(f"{_percent(progress)} of training")
+        share = 100 * float(progress.mean())
+        parts.append(f"{share:.2g}% of training" if 0 < share < 1 else f"{share:.0f}% of training")
     return " · ".join(parts)
-
-
-def _percent(shares: pd.Series) -> str:
-    share = 100 * float(shares.mean())
-    return f"{share:.2g}%" if 0 < share < 1 else f"{share:.0f}%"

@@ -86,17 +86,12 @@ def _choices(frame: pd.DataFrame) -> list[tuple[str, str]]:
 def _table(rows: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds by kind and layer; `null` and intervals use the shown scale, normalised if known."""
     rows = rows.reset_index(drop=True)
-    for column in ("normalised", "null"):
-        rows = rows if column in rows else rows.assign(**{column: np.nan})
     start = rows[rows["update"] == 0].set_index(["model", "kind", "layer"])["value"]
     start = start[~start.index.duplicated()]
     first = start.reindex(pd.MultiIndex.from_frame(rows[["model", "kind", "layer"]])).to_numpy(dtype=float)
     if rows["normalised"].dropna().empty:
         return means(rows, ["kind", "layer"], ("value", "null")).assign(scale="as it is")
-    width = 1 - first
-    scaled = {
-        name: (rows[name].to_numpy(dtype=float) - first) / width for name in ("low", "high", "null") if name in rows
-    }
+    scaled = {name: (rows[name] - first) / (1 - first) for name in ("low", "high", "null")}
     rows = rows.assign(**scaled, value=rows["normalised"])
     return means(rows, ["kind", "layer"], ("value", "null")).assign(scale="normalised").dropna(subset="value")
 
@@ -162,11 +157,12 @@ def _settled(course: CheckpointTables) -> str:
 
 
 def _nearest(course: CheckpointTables, table: pd.DataFrame) -> str:
-    first, parts = table[table["kind"] == table["kind"].iloc[0]], []
-    for series, own in course.each(first):
-        average = own.groupby("layer")["value"].mean()
-        parts.append(f"{series.label} layer {int(average.idxmax())}")
-    return f"Layer closest to its end, averaged over all checkpoints: {listed(parts)}."
+    first = table[table["kind"] == table["kind"].iloc[0]]
+    nearest = [
+        f"{series.label} layer {int(own.groupby('layer')['value'].mean().idxmax())}"
+        for series, own in course.each(first)
+    ]
+    return f"Layer closest to its end, averaged over all checkpoints: {listed(nearest)}."
 
 
 def _times(course: CheckpointTables) -> pd.DataFrame:
@@ -219,7 +215,7 @@ def _order_sentence(course: CheckpointTables, times: pd.DataFrame) -> str:
 
 def _times_chart(axis: TimeAxis, times: pd.DataFrame, series: Series) -> dict[str, Any]:
     rows = times[["series", "layer", "kind", "time"]].assign(
-        kind=times["kind"].map(lambda kind: _KINDS.get(str(kind), str(kind))),
+        kind=times["kind"].map(_KINDS),
         told=[f"{short(row.before)} to {short(row.after)}" for row in times.itertuples()],
         **{name: times[column].clip(upper=axis.last) for name, column in zip(("x", "x1", "x2"), _TIMES, strict=True)},
     )

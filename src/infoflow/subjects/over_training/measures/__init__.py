@@ -1,17 +1,5 @@
 """The development of a model during training: which updates to measure, and the analysis of curves over them."""
 
-from infoflow.heads import Crossing, expected_jaccard, is_finished, last_crossing, role_events
-from infoflow.training import (
-    CHECKPOINTS,
-    CLOCKS,
-    DEFAULT_SCHEDULE,
-    SUFFIX,
-    Clock,
-    checkpoint_steps,
-    learning_rate_shares,
-    measured_over_training,
-    select_steps,
-)
 from infoflow.training import over_training as over_training
 
 from ._checkpoint_names import PUBLIC_SUITES, checkpoint_name, parse_steps, public_suite, trainer_state
@@ -52,7 +40,7 @@ from ._ngrams import NgramModel, WordAligner
 from ._phase import change_points, phase
 from ._phase_curves import PHASE_CURVES
 from ._phase_table import PHASES, PHASES_OVER_SEEDS, phases_over_seeds, turning
-from ._places import Ahead
+from ._places import Ahead, FolderPlace
 from ._role_tables import HEAD_ROLE_EVENTS, PRUNABLE_BY_UPDATE, ROLE_TURNOVER, prunable_by_update
 from ._series import CheckpointSeries, Missing, SuiteCheckpoint
 from ._series_checks import check_series
@@ -63,7 +51,7 @@ from ._translation_stages import TRANSLATION_STAGES
 from ._translation_stages import TranslationStages as TranslationStages
 from ._way_checks import CHECKPOINT_CHECKS, CheckRow, SeriesChecks, WeighedCheckpoint, triangle_ratios
 from ._weighing import Weight, weigh
-from ._weight_change import EFFECTIVE_RANK, WEIGHT_CHANGE
+from ._weight_change import BLOCK, EFFECTIVE_RANK, WEIGHT_CHANGE
 from ._weight_change import EffectiveRank as EffectiveRank
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change

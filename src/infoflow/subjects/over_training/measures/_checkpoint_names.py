@@ -59,7 +59,9 @@ def checkpoint_name(text: str) -> CheckpointName | None:
 
 def checkpoint_names(names: Iterable[str], steps: Mapping[str, int], what: str) -> list[CheckpointName]:
     """All names, parsed; `steps` gives the step of a name explicitly."""
-    read = {name: _by_hand(name, steps) or checkpoint_name(name) for name in names}
+    read = {
+        name: CheckpointName(text=name, step=steps[name]) if name in steps else checkpoint_name(name) for name in names
+    }
     if unread := [name for name, found in read.items() if found is None]:
         more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
         raise UserError(
@@ -88,10 +90,6 @@ def _tokens(rest: str) -> float:
         return math.nan
     number, scale = found["told"] or found["bare"], found["scale"] or found["bare_scale"]
     return float(number) * _SCALES[scale.lower()]
-
-
-def _by_hand(name: str, steps: Mapping[str, int]) -> CheckpointName | None:
-    return CheckpointName(text=name, step=steps[name]) if name in steps else None
 
 
 # Public suites of checkpoints: known metadata. Data only; unlisted suites work without it.
@@ -209,10 +207,9 @@ def _folder(entry: Mapping[str, Any]) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty if there is none."""
     try:
-        entries = read_object(path)
+        return read_object(path)
     except (OSError, ValueError, RecursionError):
         return {}
-    return entries if isinstance(entries, dict) else {}
 
 
 def _of_trainer(entries: Mapping[str, Any]) -> TrainerState:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 
 from infoflow.corpus import Corpus
-from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, check_finite, forward
+from infoflow.flow import Intervention, PassOptions, Reader, check_finite, forward
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, hash64, stream
 from infoflow.models import Model, rerun_others, tap
 from infoflow.representations import ReferenceLayer
@@ -110,8 +110,6 @@ Layers = list[Float[np.ndarray, "_ D"]]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Read:
-    """A model's states on the tokens, layer by layer."""
-
     states: Layers
     blocks: Int[np.ndarray, " n"]  # bootstrap block of each token
     updates: Layers  # of its blocks, on its own states
@@ -136,7 +134,9 @@ def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: S
     theirs: list[list[Layers]] = [[] for _ in others]
     blocks: list[np.ndarray] = []
     for rows in batches:
-        batch = _source_only(reader.padded(rows), reader.source_stack).to(model.device)
+        batch = reader.padded(rows)
+        source = {reader.source_stack: batch.streams[reader.source_stack]}  # without the input of another stack
+        batch = replace(batch, streams=source).to(model.device)
         valid = batch.streams[reader.source_stack].valid
         with torch.inference_mode(), tap(model, hidden=True) as seen:
             if others:
@@ -154,13 +154,6 @@ def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: S
         blocks=np.concatenate(blocks),
         updates=_joined(updates),
         updates_of_others=[_joined(each) for each in theirs],
-    )
-
-
-def _source_only(batch: PaddedBatch, stack: str) -> PaddedBatch:
-    """The batch without the input of another stack."""
-    return PaddedBatch(
-        rows=batch.rows, lines=batch.lines, sentence_ids=batch.sentence_ids, streams={stack: batch.streams[stack]}
     )
 
 

@@ -1,7 +1,7 @@
 """What is measured at the checkpoints of a training, and the analysis of the training: when layers settle."""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -176,7 +176,8 @@ def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of `CONVERGENCE_OVER_TRAINING` and `CONVERGENCE_TIME`, from those of one model's `LayerConvergence`."""
     ordered = frame.sort_values("update", kind="stable").reset_index(drop=True)
     normalised, times = np.full(len(ordered), np.nan), list[dict[str, Any]]()
-    for keys, own in _curves(ordered):
+    fixed = ordered[(ordered["similarity"] != DISPLACEMENT) & ordered["reference"].isin(["final", "other-seed"])]
+    for _, own in fixed.groupby(_CURVE, sort=False):  # the curves that converge to 1: similarities to fixed references
         steps = own["update"].to_numpy()
         if steps[0] != 0 or np.isnan(own["value"]).any():
             continue
@@ -184,25 +185,15 @@ def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         normalised[own.index.to_numpy()] = found.values
         nulls = own["null"].to_numpy(dtype=float)
         null_time = float("nan") if np.isnan(nulls).any() else normalised_convergence(steps, nulls).time
-        more = {
-            "null_time": null_time,
-            "time": found.time,
-            "before": found.before,
-            "after": found.after,
-            "area": found.area,
-        }
-        times.append({**of_whole_course(own.iloc[0].to_dict()), **keys, **more})
+        own_times = {name: getattr(found, name) for name in ("time", "before", "after", "area")}
+        row = own.iloc[0].to_dict()
+        times.append(
+            {**of_whole_course(row), **{name: row[name] for name in _CURVE}, "null_time": null_time, **own_times}
+        )
     return (
         CONVERGENCE_OVER_TRAINING.conform(ordered.assign(normalised=normalised)),
         CONVERGENCE_TIME.conform(pd.DataFrame(times, columns=CONVERGENCE_TIME.column_names)),
     )
-
-
-def _curves(frame: pd.DataFrame) -> Iterator[tuple[dict[Hashable, Any], pd.DataFrame]]:
-    """The curves over training that converge to 1: similarities to fixed references."""
-    fixed = frame[(frame["similarity"] != DISPLACEMENT) & frame["reference"].isin(["final", "other-seed"])]
-    for values, own in fixed.groupby(_CURVE, sort=False):
-        yield dict(zip(_CURVE, values, strict=True)), own
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

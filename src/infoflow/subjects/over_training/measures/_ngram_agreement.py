@@ -106,8 +106,10 @@ class NgramAgreement(Intervention):
                     sums.add(kind, name, batch.blocks[held], *values)
         if not sums.held:
             raise NothingToRead(f"no sentence of {reader.corpus.name} has a token to predict")
-        for kind in self._kinds(reader) if self.samples else ():
-            for batch in drawn_tokens(reader, options, kind.order, self.samples):
+        highest = min(self.order, 2) if reader.model.task == "masked-lm" else self.order
+        for order in range(1, highest + 1) if self.samples else ():
+            kind = _Kind(order=order, context="before")  # drawn from left to right
+            for batch in drawn_tokens(reader, options, order, self.samples):
                 uniform = np.full(len(batch.labels), np.log(batch.log_chances.shape[1]))
                 sums.add(kind, "loss_on_samples", batch.blocks, batch.losses, uniform)
         rows = [
@@ -115,11 +117,6 @@ class NgramAgreement(Intervention):
             for kind, name, numbers in sums.rows()
         ]
         return pd.DataFrame(rows, columns=self.table.column_names)
-
-    def _kinds(self, reader: Reader) -> list[_Kind]:
-        """The kinds of n-grams to draw, always from left to right."""
-        highest = min(self.order, 2) if reader.model.task == "masked-lm" else self.order
-        return [_Kind(order=order, context="before") for order in range(1, highest + 1)]
 
     def _divergences(
         self, reader: Reader, batch: ScoredTokens
@@ -311,7 +308,6 @@ def _minima(run: WarmedUp) -> dict[tuple[tuple[str, ...], int, int], _Minimum]:
 
 
 def _minimum(rows: pd.DataFrame, rates: float) -> _Minimum:
-    """The minimum of one curve; rows are in order of updates."""
     draws = np.array([np.asarray(own, dtype=float) for own in rows["replicates"]])  # (update, R)
     places = np.concatenate([rows[["value"]].to_numpy(float), draws], axis=1).argmin(axis=0)
     updates = np.log2(rows["update"].to_numpy(float))

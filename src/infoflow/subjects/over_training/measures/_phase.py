@@ -45,12 +45,7 @@ class Phase:
     delta_bic: float  # margin of the logistic over the best gradual curve
 
 
-def phase(
-    steps: ArrayLike,
-    values: ArrayLike,
-    sigma: ArrayLike,
-    minimum: float = 0.0,
-) -> Phase:
+def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Phase:
     r"""When a curve over training changed, and whether abruptly.
 
     Its levels are means of three points at each end. No change: below three standard errors, or `minimum`. Unfinished:
@@ -94,7 +89,8 @@ def phase(
     elif risen[0] >= 0.1:
         verdict = "started before"
     else:
-        at_once = _at_once(float(ends[1]), t, found)
+        few = found["width"] <= _WIDEST and found["share"] <= _LONGEST
+        at_once = found["delta_bic"] > _CLEAR and few and float(ends[1]) < t[-_ENDS]
         verdict = ("abrupt" if _resolved(t, t10, t90) else "unresolved") if at_once else "gradual"
     return Phase(verdict=verdict, **levels, t10=t10, t50=t50, t90=t90, **found)
 
@@ -111,11 +107,6 @@ def checked_phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tupl
             "checkpoints, or leave out those without a value."
         )
     return times, curve, errors
-
-
-def _at_once(fit_end: float, t: np.ndarray, found: dict[str, float]) -> bool:
-    few = found["width"] <= _WIDEST and found["share"] <= _LONGEST
-    return bool(found["delta_bic"] > _CLEAR and few and fit_end < t[-_ENDS])
 
 
 def _resolved(t: np.ndarray, t10: Crossing, t90: Crossing) -> bool:

@@ -1,6 +1,6 @@
 """The table of phases: which curves over training change abruptly, when, and how this varies over seeds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from infoflow.heads import Crossing, last_crossing
 from infoflow.results import END, KEYS, Column, TableSchema
 from infoflow.training import of_whole_course
 
-from ._phase import checked_phase, phase
+from ._phase import Phase, checked_phase, phase
 from ._phase_curves import PhaseCurve
 
 _TIMES = ("t10", "t50", "t90")
@@ -101,15 +101,18 @@ def phases(curves: Iterable[PhaseCurve], warmup: float = float("nan")) -> pd.Dat
 def _columns(curve: PhaseCurve, warmup: float) -> dict[str, Any]:
     found = phase(curve.steps, curve.values, curve.errors)
     turned = turning(curve.steps, curve.values, curve.errors)
+    names = [f"{name}{side}" for name in (*_TIMES, *_OF_TURNS) for side in ("", "_before", "_after")]
+    unknown = dict.fromkeys([*names, "t50_tokens", "width", "share", "delta_bic", "extremum"], np.nan)
     levels = {"first": found.start, "last": found.end}  # `start` names a model
     if turned is not None:
-        return {**_without_times(), **levels, "verdict": RETURNS, "at_warm_up": False, **_turn_columns(turned)}
+        times = _crossings(turned, _OF_TURNS)
+        return {**unknown, **levels, **times, "extremum": turned.value, "verdict": RETURNS, "at_warm_up": False}
     t50, clock = float(found.t50), curve.rows.drop_duplicates("update").sort_values("update")
     tokens = np.interp(t50, clock["update"].to_numpy(float), clock["tokens"].to_numpy(float)) if t50 == t50 else np.nan
     facts = {name: getattr(found, name) for name in ("width", "share", "verdict", "delta_bic")}
     near = bool(t50 > 0 and warmup > 0 and abs(np.log2(t50 / warmup)) <= _NEAR)
-    times = _crossings({time: getattr(found, time) for time in _TIMES})
-    return {**_without_times(), **levels, **times, **facts, "t50_tokens": float(tokens), "at_warm_up": near}
+    times = _crossings(found, _TIMES)
+    return {**unknown, **levels, **times, **facts, "t50_tokens": float(tokens), "at_warm_up": near}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,21 +125,13 @@ class Turning:
     back: Crossing  # update at half of the way back
 
 
-def _turn_columns(found: Turning) -> dict[str, float]:
-    return _crossings({name: getattr(found, name) for name in _OF_TURNS}) | {"extremum": found.value}
-
-
-def _crossings(found: dict[str, Crossing]) -> dict[str, float]:
+def _crossings(found: Phase | Turning, names: Sequence[str]) -> dict[str, float]:
+    crossings = {name: getattr(found, name) for name in names}
     return {
         f"{name}{side}": value
-        for name, at in found.items()
+        for name, at in crossings.items()
         for side, value in (("", float(at)), ("_before", at.before), ("_after", at.after))
     }
-
-
-def _without_times() -> dict[str, float]:
-    names = [f"{name}{side}" for name in (*_TIMES, *_OF_TURNS) for side in ("", "_before", "_after")]
-    return dict.fromkeys([*names, "t50_tokens", "width", "share", "delta_bic", "extremum"], np.nan)
 
 
 def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Turning | None:

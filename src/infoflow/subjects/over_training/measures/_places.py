@@ -4,7 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -59,18 +59,8 @@ class AbstractPlace(ABC):
         """Identity for results: weights, configuration and tokenizer, independent of the location."""
 
     @abstractmethod
-    def opened(self, keep: bool = False) -> "AbstractOpened":
+    def opened(self, keep: bool = False) -> AbstractContextManager[Path]:
         """A context with the folder, fetched if necessary; fetched files are removed afterwards, unless `keep`."""
-
-
-class AbstractOpened(ABC):
-    """A folder that exists for the duration of a `with` block."""
-
-    @abstractmethod
-    def __enter__(self) -> Path: ...
-
-    @abstractmethod
-    def __exit__(self, *failure: object) -> None: ...
 
 
 @final
@@ -97,8 +87,8 @@ class FolderPlace(AbstractPlace):
             self.weight_files(), [_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in beside]
         )
 
-    def opened(self, keep: bool = False) -> AbstractOpened:
-        return _Here(self.folder)
+    def opened(self, keep: bool = False) -> AbstractContextManager[Path]:
+        return nullcontext(self.folder)
 
 
 @final
@@ -127,7 +117,7 @@ class HubPlace(AbstractPlace):
     def identity(self) -> str:
         return _identity(self.listed, self.beside)
 
-    def opened(self, keep: bool = False) -> AbstractOpened:
+    def opened(self, keep: bool = False) -> AbstractContextManager[Path]:
         return _Fetched(self, keep, _FETCHED)
 
     def state(self) -> TrainerState:
@@ -158,18 +148,7 @@ def weight_names(names: list[str]) -> list[str]:
     return [name for name in found if name.endswith(".safetensors")] or found
 
 
-@dataclass(slots=True)
-class _Here(AbstractOpened):
-    folder: Path
-
-    def __enter__(self) -> Path:
-        return self.folder
-
-    def __exit__(self, *failure: object) -> None:
-        pass
-
-
-class _Fetched(AbstractOpened):
+class _Fetched(AbstractContextManager[Path]):
     def __init__(self, place: HubPlace, keep: bool, patterns: tuple[str, ...]) -> None:
         self._patterns = patterns
         self._repository, self._commit, self._branch, self._keep = place.repository, place.commit, place.branch, keep
@@ -202,7 +181,9 @@ class _Fetched(AbstractOpened):
         for path in (_files(self._snapshots.parent / "blobs") if alone else blobs) - self._blobs:
             if path.resolve() not in used:
                 path.unlink(missing_ok=True)
-        _remove_empty(self._snapshots / self._commit)
+        for path in (self._snapshots / self._commit, self._snapshots):
+            if path.is_dir() and not any(path.iterdir()):
+                os.rmdir(path)  # noqa: PTH106 (refuses a folder that has something in it by now)
 
 
 class _Before:
@@ -261,12 +242,6 @@ def _files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_symlink() or path.is_file()} if folder.is_dir() else set()
 
 
-def _remove_empty(folder: Path) -> None:
-    for path in (folder, folder.parent):
-        if path.is_dir() and not any(path.iterdir()):
-            os.rmdir(path)  # noqa: PTH106 (refuses a folder that has something in it by now)
-
-
 class Ahead:
     """Provides the folders of places in order; the next one to be fetched is fetched in the background.
 
@@ -276,7 +251,7 @@ class Ahead:
     def __init__(self, keep: bool = False) -> None:
         self._waiting, self._keep = list[AbstractPlace](), keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
-        self._next: tuple[AbstractPlace, AbstractOpened, Future[Path]] | None = None
+        self._next: tuple[AbstractPlace, AbstractContextManager[Path], Future[Path]] | None = None
 
     def expect(self, places: Sequence[AbstractPlace]) -> None:
         """Announces the places that will be opened, in this order."""
@@ -287,10 +262,13 @@ class Ahead:
         """The place's folder; meanwhile the next one is fetched."""
         opened, folder = self._taken(place)
         try:
-            self._begin_next()
+            if self._next is None and self._waiting and not self._waiting[0].is_here:
+                following = self._waiting[0]
+                fetched = following.opened(self._keep)
+                self._next = following, fetched, self._thread.submit(fetched.__enter__)
             yield folder
         finally:
-            opened.__exit__()
+            opened.__exit__(None, None, None)
 
     def close(self) -> None:
         """Removes fetched files that were never used."""
@@ -298,10 +276,10 @@ class Ahead:
             _, opened, folder = self._next
             self._next = None
             if folder.exception() is None:
-                opened.__exit__()
+                opened.__exit__(None, None, None)
         self._thread.shutdown()
 
-    def _taken(self, place: AbstractPlace) -> tuple[AbstractOpened, Path]:
+    def _taken(self, place: AbstractPlace) -> tuple[AbstractContextManager[Path], Path]:
         if place in self._waiting:
             del self._waiting[: self._waiting.index(place) + 1]
         if self._next and self._next[0] == place:
@@ -310,9 +288,3 @@ class Ahead:
             return opened, folder.result()
         opened = place.opened(self._keep)
         return opened, opened.__enter__()
-
-    def _begin_next(self) -> None:
-        if self._next is None and self._waiting and not self._waiting[0].is_here:
-            place = self._waiting[0]
-            opened = place.opened(self._keep)
-            self._next = place, opened, self._thread.submit(opened.__enter__)

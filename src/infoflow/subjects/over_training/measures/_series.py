@@ -65,11 +65,6 @@ class CheckpointSeries:
         known = max([*reported, *(self.suite.steps if self.suite else ())], default=last)
         return known if known >= last else last
 
-    @property
-    def is_provisional(self) -> bool:
-        """Whether the length of the training is known only from the checkpoints."""
-        return not (any(one.state.updates for one in self.checkpoints) or (self.suite and self.suite.steps))
-
 
 def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, state: TrainerState,
                   suite: PublicSuite | None, by_hand: Mapping[str, int]) -> SuiteCheckpoint | None:  # fmt: skip
@@ -78,23 +73,21 @@ def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, 
     Its tokens are those counted in training, else those in the name, else updates times the suite's tokens per update
     if known; never guessed.
     """
-    update = name.step if name and text in by_hand else state.step if state.step is not None else None
-    if update is None and name is None:
+    named = None if name is None else name.step
+    update = named if state.step is None or text in by_hand else state.step
+    if update is None:
         return None
-    update = name.step if update is None and name is not None else update
-    assert update is not None
     tokens = state.tokens
     if math.isnan(tokens) and name is not None:
         tokens = name.tokens
     if math.isnan(tokens) and suite is not None and suite.tokens_per_update:
         tokens = float(update * suite.tokens_per_update)
-    tokens = 0.0 if update == 0 else tokens
     return SuiteCheckpoint(
         name=text,
         update=update,
         place=place,
-        tokens=tokens,
-        named=name.step if name else None,
+        tokens=0.0 if update == 0 else tokens,
+        named=named,
         by_hand=text in by_hand,
         state=state,
     )
@@ -233,7 +226,6 @@ def _is_checkpoint(path: Path) -> bool:
 
 
 def _root(folder: Path, home: Path) -> Path | None:
-    """The model saved with the checkpoints, if any."""
     root = folder if home == folder else home.parent
     root = root / "model" if (root / "model" / _CONFIG).is_file() else root
     return root if (root / _CONFIG).is_file() and weight_paths(root) else None
@@ -248,7 +240,8 @@ def _series(
         path.name: path
         for path in _subfolders(home)
         if (known is None or path.name in known)
-        and ((path / _CONFIG).is_file() or path.name in steps or _numbered(path.name))
+        # A folder named as by `Trainer` or infoflow counts even if it is empty.
+        and ((path / _CONFIG).is_file() or path.name in steps or re.fullmatch(r"(checkpoint|step)-\d+", path.name))
     }
     if unknown := [each for each in steps if each not in (*paths, MAIN)]:
         raise UserError(f"--steps names no checkpoint in {source}: {unknown[0]}. There are: {', '.join(paths)}.")
@@ -325,8 +318,3 @@ def not_on_the_axis(what: str) -> str:
         f"The model in {what} equals none of its checkpoints, and nothing says which step it is (it may be annealed, "
         f"averaged or tuned), so it is left out. If it is one: --steps {MAIN}=STEP"
     )
-
-
-def _numbered(name: str) -> bool:
-    """Whether a folder is named as by `Trainer` or infoflow, even if it is empty."""
-    return re.fullmatch(r"(checkpoint|step)-\d+", name) is not None

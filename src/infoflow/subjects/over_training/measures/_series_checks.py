@@ -46,7 +46,8 @@ def check_series(series: Sequence[WeighedCheckpoint], missing: Sequence[Missing]
         for one in missing
     ]
     rows = content_checks(ordered, gaps)
-    rows += twin_checks(without(ordered, rows))
+    left = without(ordered, rows)
+    rows += [*_twins(left), *_shards(left)]
     rows += outliers(without(ordered, rows))
     rows += way_checks(without(ordered, rows))
     rows += loss_checks(without(ordered, rows))
@@ -86,11 +87,6 @@ def _off(live: Sequence[WeighedCheckpoint], place: int) -> float:
     above = loss - fitted[place - 1] if place > 0 else 0.0
     below = loss - fitted[place] if place < len(fitted) else 0.0
     return float(max(above, 0.0) + min(below, 0.0))
-
-
-def twin_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K1, then K2 for the rest: every checkpoint with the same weights or shard, except their owner."""
-    return [*_twins(series), *_shards(series)]
 
 
 def same_weights(series: Sequence[WeighedCheckpoint]) -> dict[str, int]:
@@ -265,14 +261,7 @@ def _keys(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 def _steps(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K11: saved at another step than in the name; or a step claimed twice."""
     rows = [
-        row(
-            one,
-            "K11",
-            "error",
-            f"{one.name} was saved at step {one.saved_at:,}",
-            value=one.saved_at,
-            limit=one.named,
-        )
+        row(one, "K11", "error", f"{one.name} was saved at step {one.saved_at:,}", value=one.saved_at, limit=one.named)
         for one in series
         if one.saved_at is not None and one.named is not None and not one.by_hand and one.saved_at != one.named
     ]

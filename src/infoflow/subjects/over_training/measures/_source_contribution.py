@@ -253,12 +253,9 @@ class _Sums:
         groups = [(position, [position]) for position in sorted(self._sums)] + ([(_MEAN, later)] if later else [])
         for name, positions in groups:
             sums, counts = (sum(each[position] for position in positions) for each in (self._sums, self._counts))
-            spread = np.mean([self._spread_evenly(position) for position in positions], axis=0)
+            evenly = [(self.source / (self.source + 1 + at), np.log(self.source), np.log(1 + at)) for at in positions]
+            spread = np.mean(evenly, axis=0)
             for measure, values, baseline in zip(MEASURES, np.asarray(sums), spread, strict=True):
                 scale: Scale = "share" if measure == "share" else "positive"
                 numbers = ratio_estimate(values, np.asarray(counts), float(baseline), scale=scale)
                 yield {"position": name, "measure": measure, **numbers}
-
-    def _spread_evenly(self, position: int) -> tuple[float, float, float]:
-        prefix = position + 1
-        return self.source / (self.source + prefix), float(np.log(self.source)), float(np.log(prefix))

@@ -219,7 +219,6 @@ class _Listing:
 
 
 def _listing(repository: str, required: bool = True) -> _Listing:
-    """Branches and tags with their commits."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
@@ -229,7 +228,10 @@ def _listing(repository: str, required: bool = True) -> _Listing:
             return _Listing(repository, {ref.name: ref.target_commit for ref in [*refs.tags, *refs.branches]}, False)
         except (RepositoryNotFoundError, HFValidationError) as error:
             if required:
-                raise _unknown(repository) from error
+                raise UserError(
+                    f"The model hub has no repository {repository[:120]}, and there is no folder of that name. Check "
+                    f"it, or write {GRAMMAR}."
+                ) from error
             return _Listing(repository, {}, False)
         except Exception:
             pass
@@ -240,13 +242,6 @@ def _listing(repository: str, required: bool = True) -> _Listing:
             "network, or give a folder that holds checkpoints."
         )
     return _Listing(repository, commits, True)
-
-
-def _unknown(repository: str) -> UserError:
-    return UserError(
-        f"The model hub has no repository {repository[:120]}, and there is no folder of that name. Check it, or write "
-        f"{GRAMMAR}."
-    )
 
 
 def _cached_commits(repository: str) -> dict[str, str]:

@@ -63,7 +63,6 @@ def _counted(reader: Reader, order: int, size: int, direction: Direction) -> Ngr
 
 
 def _start(reader: Reader) -> int | None:
-    """The first token that a decoder reads."""
     return start_token_id(reader.model) if reader.model.task == "seq2seq" else None
 
 

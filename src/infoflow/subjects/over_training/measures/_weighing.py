@@ -127,7 +127,6 @@ def _pickled(path: Path) -> Iterable[tuple[str, Tensor]]:
 
 
 def _shapes(folder: Path) -> Iterator[tuple[int, ...]]:
-    """Shapes of the matrices."""
     from safetensors import safe_open
 
     for path in weight_paths(folder):
@@ -174,7 +173,6 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _tokenizer(folder: Path) -> tuple[str, int]:
-    """Digest and size of the tokenizer saved with the weights."""
     present = {name: (folder / name).read_bytes() for name in _TOKENIZERS if (folder / name).is_file()}
     if "tokenizer.json" not in present:
         return (digest({name: hashlib.sha256(data).hexdigest() for name, data in present.items()}), 0) if present else (

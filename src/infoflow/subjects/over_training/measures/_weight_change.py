@@ -162,8 +162,6 @@ WEIGHT_CHANGE = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """Slices of matrices that are measured together."""
-
     part: str
     pieces: tuple[ParameterSlice, ...]
     stack: str = ""

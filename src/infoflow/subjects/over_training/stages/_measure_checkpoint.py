@@ -15,13 +15,7 @@ from infoflow.foundation import digest
 from infoflow.models import Model
 from infoflow.results import TASK_SCORES, Recipe, Subject
 from infoflow.studies._data import at_most
-from infoflow.studies._measures import (
-    OF_PROBES,
-    checkpoint_tables,
-    measures_by_table,
-    named_measures,
-    probing_measures,
-)
+from infoflow.studies._measures import OF_PROBES, checkpoint_tables, measures_by_table, named_measures, probing_measures
 from infoflow.studies._result_cache import Computed, Part, Schemas, stacked
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies.stages._keep import Keep

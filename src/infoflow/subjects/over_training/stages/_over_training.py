@@ -229,7 +229,8 @@ class _Following:
         return {keys[at]: stages[keys[at]] for at in of_shard(len(keys), self.shard)}
 
     def _to_measure(self, series: CheckpointSeries) -> list[SuiteCheckpoint]:
-        left_out = self._left_out(series, self.checks(series)) if self._is_weighed(series) else set()
+        weighed = all(one.is_done() for one in self._weighings(series))
+        left_out = self._left_out(series, self.checks(series)) if weighed else set()
         left = [checkpoint for checkpoint in series.checkpoints if checkpoint.name not in left_out]
         if len(left) >= 2:
             return left
@@ -243,9 +244,6 @@ class _Following:
 
     def _weighings(self, series: CheckpointSeries) -> list[WeighCheckpoint]:
         return [self.weighing[series.name, one.name] for one in series.checkpoints]
-
-    def _is_weighed(self, series: CheckpointSeries) -> bool:
-        return all(one.is_done() for one in self._weighings(series))
 
     def checks(self, series: CheckpointSeries) -> SeriesChecks:
         return checked(series, self._weighings(series))
@@ -286,7 +284,6 @@ class _Following:
         write_report(self.run)
 
     def _courses(self, tables: Part) -> Iterator[Part]:
-        """Results over the checkpoints of each series: roles and phases."""
         measured = measured_over_training(tables)
         for one in self.series:
             own = {name: frame[frame["model"] == one.name] for name, frame in measured.items()}

@@ -27,6 +27,7 @@ from ..measures import (
     AMONG_CHECKPOINTS,
     Ahead,
     CheckpointSeries,
+    FolderPlace,
     LayerConvergence,
     SuiteCheckpoint,
     parse_steps,
@@ -74,13 +75,11 @@ class SeriesOptions:
         if not self.options.anonymous:
             return found
         return [
-            dataclasses.replace(one, name=f"model-{number}") if _is_local(one) else one
+            dataclasses.replace(one, name=f"model-{number}")
+            if any(isinstance(checkpoint.place, FolderPlace) for checkpoint in one.checkpoints)
+            else one
             for number, one in enumerate(found, start=1)
         ]
-
-
-def _is_local(series: CheckpointSeries) -> bool:
-    return any(hasattr(one.place, "folder") for one in series.checkpoints)
 
 
 def settings_digest(plan: Any) -> str:

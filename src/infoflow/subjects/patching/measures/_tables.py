@@ -14,16 +14,7 @@ from infoflow.models import Model
 from infoflow.probing._structural_probe import spearman_rows
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
-from ._effects import (
-    DENOISING,
-    DIRECTIONS,
-    EXACT,
-    GRADIENT,
-    INTEGRATED,
-    METHODS,
-    PairEffects,
-    pair_effects,
-)
+from ._effects import DENOISING, DIRECTIONS, EXACT, GRADIENT, INTEGRATED, METHODS, PairEffects, pair_effects
 from ._encoded import EncodedPair, batches, encoded_pairs
 from ._pairs import PatchPair
 from ._parts import ATTENTION, DEFAULT, FEED_FORWARD, HEAD, check_parts, parts_of, token_parts

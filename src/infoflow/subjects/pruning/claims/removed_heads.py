@@ -34,25 +34,14 @@ from ._pruned_models import (
     f"removed before quality drops by {CHEAP['bleu']} BLEU (without BLEU: {CHEAP['loss']} nats per token)",
     reads={"removable": removable_share()},
     controls=(
-        Control(
-            name="random heads, as many, without further training",
-            reads={"removable": removable_share(RANDOM)},
-        ),
+        Control(name="random heads, as many, without further training", reads={"removable": removable_share(RANDOM)}),
     ),
     learned=(TRANSLATION,),
 )
 def v1(curves: Curves) -> list[Condition]:
     """Encoder heads that learned gates remove from the converged translation model."""
-    return [
-        exceeds(
-            "largest share of the encoder's heads that can be removed at almost no cost",
-            curves["removable"],
-            0.5,
-            "share of heads",
-            bounds=SHARE,
-            published=38 / 48,
-        )
-    ]
+    name = "largest share of the encoder's heads that can be removed at almost no cost"
+    return [exceeds(name, curves["removable"], 0.5, "share of heads", bounds=SHARE, published=38 / 48)]
 
 
 _UNITS = ("BLEU", "nats per token")
@@ -79,14 +68,8 @@ _UNITS = ("BLEU", "nats per token")
 def v2(curves: Curves) -> list[Condition]:
     """The pruned translation model compared with the same heads trained from scratch."""
     column = int(np.isnan(curves["gap"][0, 0]))  # the loss if BLEU was not scored
-    return [
-        exceeds(
-            "quality of the pruned model beyond that of the same heads trained from scratch",
-            curves["gap"][:, column : column + 1],
-            0.0,
-            _UNITS[column],
-        )
-    ]
+    name = "quality of the pruned model beyond that of the same heads trained from scratch"
+    return [exceeds(name, curves["gap"][:, [column]], 0.0, _UNITS[column])]
 
 
 @claim(
@@ -103,10 +86,7 @@ def v2(curves: Curves) -> list[Condition]:
     "decoder's layers in self-attention, and the reverse in cross-attention",
     reads={"alive": alive_by_kind()},
     controls=(
-        Control(
-            name="random orders of all heads",
-            reads={"alive": alive_by_kind(RANDOM)},
-        ),
+        Control(name="random orders of all heads", reads={"alive": alive_by_kind(RANDOM)}),
         # No difference, by construction.
         Control(
             name="the same share removed of every kind and layer",
@@ -119,29 +99,18 @@ def v2(curves: Curves) -> list[Condition]:
 def v3(curves: Curves) -> list[Condition]:
     """Which kinds of attention lose their heads first if learned gates choose among all of them."""
     encoder, decoder, cross, low, high = curves["alive"].T
-    conditions = [
-        exceeds(
-            "alive share of heads, mean over the sweep: difference of two kinds of attention",
-            np.stack([decoder - encoder, cross - encoder, cross - decoder], axis=1),
-            0.0,
-            "share of heads",
-            [
-                "decoder self-attention minus encoder",
-                "cross-attention minus encoder",
-                "cross-attention minus decoder self-attention",
-            ],
-        )
-    ]
+    name, unit = "alive share of heads, mean over the sweep: difference of two kinds of attention", "share of heads"
+    gaps = {
+        "decoder self-attention minus encoder": decoder - encoder,
+        "cross-attention minus encoder": cross - encoder,
+        "cross-attention minus decoder self-attention": cross - decoder,
+    }
+    kinds = exceeds(name, np.stack(list(gaps.values()), axis=1), 0.0, unit, list(gaps))
     if np.isnan([low[0], high[0]]).any():  # a single layer has no halves
-        return conditions
-    halves = exceeds(
-        "alive share of the half of the layers that keeps its heads, minus the other half's",
-        np.stack([low, high], axis=1),
-        0.0,
-        "share of heads",
-        ["decoder self-attention, lower layers", "cross-attention, upper layers"],
-    )
-    return [*conditions, halves]
+        return [kinds]
+    name = "alive share of the half of the layers that keeps its heads, minus the other half's"
+    halves = ["decoder self-attention, lower layers", "cross-attention, upper layers"]
+    return [kinds, exceeds(name, np.stack([low, high], axis=1), 0.0, unit, halves)]
 
 
 MOST = 0.8
@@ -166,17 +135,9 @@ MOST = 0.8
 )
 def v4(curves: Curves) -> list[Condition]:
     """The functions of the translation encoder's heads when few of them are left."""
-    return [
-        exceeds(
-            "share of the functions that some living head still has",
-            curves["survive"][:, :1],
-            MOST,
-            "share of functions",
-            bounds=SHARE,
-            of=int(curves["survive"][0, 1]),
-            published=1.0,
-        )
-    ]
+    name, functions = "share of the functions that some living head still has", int(curves["survive"][0, 1])
+    share = curves["survive"][:, :1]
+    return [exceeds(name, share, MOST, "share of functions", bounds=SHARE, of=functions, published=1.0)]
 
 
 FEW = 0.05
@@ -191,26 +152,13 @@ FEW = 0.05
     published="almost all gates are exactly 0 or 1 after training, in words without a number",
     statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",
     reads={"undecided": undecided_gates()},
-    controls=(
-        Control(
-            name="gates without a penalty",
-            reads={"undecided": undecided_gates("zero")},
-        ),
-    ),
+    controls=(Control(name="gates without a penalty", reads={"undecided": undecided_gates("zero")}),),
     learned=(TRANSLATION,),
 )
 def v5(curves: Curves) -> list[Condition]:
     """Learned gates at the end of the sweep of penalties."""
-    return [
-        stays_below(
-            "share of the gates that are neither 0 nor 1 at the largest penalty",
-            curves["undecided"][:, :1],
-            FEW,
-            "share of gates",
-            bounds=SHARE,
-            of=int(curves["undecided"][0, 1]),
-        )
-    ]
+    name, gates = "share of the gates that are neither 0 nor 1 at the largest penalty", int(curves["undecided"][0, 1])
+    return [stays_below(name, curves["undecided"][:, :1], FEW, "share of gates", bounds=SHARE, of=gates)]
 
 
 # R bootstrap replicates, the estimate in their row 0
@@ -276,8 +224,6 @@ def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
 
 LOST = (0.3, 0.03)
 
-_GAP_UNITS = ("BLEU", "nats per token")
-
 
 @claim(
     "heads:H2",
@@ -306,12 +252,9 @@ def h2(curves: Curves) -> list[Condition]:
     """A translation encoder with few heads left, trained further."""
     gaps = np.split(curves["gaps"], 2, axis=1)
     metric = int(np.isnan(gaps[0][0]).all())  # the loss if BLEU was not scored
-    return [
-        exceeds(
-            f"quality beyond that of {name}{'' if way == UNPRUNED else ', trained for as many updates'}",
-            gaps[metric][:, at : at + 1],
-            0.0 if way == RECOVERED_RANDOM else -LOST[metric],
-            _GAP_UNITS[metric],
-        )
-        for at, (way, name) in enumerate(THAN.items())
-    ]
+    conditions = []
+    for (way, name), gap in zip(THAN.items(), np.split(gaps[metric], len(THAN), axis=1), strict=True):
+        longer = "" if way == UNPRUNED else ", trained for as many updates"
+        least = 0.0 if way == RECOVERED_RANDOM else -LOST[metric]
+        conditions.append(exceeds(f"quality beyond that of {name}{longer}", gap, least, _UNITS[metric]))
+    return conditions

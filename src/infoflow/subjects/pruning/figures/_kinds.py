@@ -42,9 +42,6 @@ from ._rows import (
     widest_of,
 )
 
-# Which kinds of attention, and which layers, keep their heads along a pruning sweep.
-
-
 _LOOKS = {
     order.key: order
     for order in (
@@ -152,7 +149,6 @@ def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
 
 
 def _share_alive(rows: pd.DataFrame) -> dict[object, float]:
-    """Share of remaining heads in each seed."""
     return rows["alive"].astype(float).groupby(rows["seed"]).mean().to_dict()
 
 
@@ -261,10 +257,7 @@ def _end(pool: PrunableHeads, table: pd.DataFrame) -> Estimate:
 def _chart(table: pd.DataFrame, starts: dict[PrunableHeads, float], name: str) -> dict[str, Any]:
     points = table.drop_duplicates("point").sort_values("point")
     names = {int(point): f"{setting:g}" for point, setting in zip(points["point"], points["setting"], strict=True)}
-    at = {
-        "x": points_axis(names, "weight of the penalty", gap=0),
-        "y": amount("y", "value", "undecided (%)", [0, 100]),
-    }
+    at = {"x": points_axis(names, "weight of the penalty", gap=0), "y": amount("y", "value", "undecided (%)", [0, 100])}
     layers = [level(value, y=at["y"]) for value in sorted(set(starts.values()))]
     entries = [("– –", name, "var(--soft)")]
     tooltip = tips("series:N|model", "value:Q|undecided (%)")
@@ -272,11 +265,7 @@ def _chart(table: pd.DataFrame, starts: dict[PrunableHeads, float], name: str) -
         dash, shape, mark = _STARTS[k % len(_STARTS)]
         rows = pool.of(table)[["series", "point", "value", "low", "high"]].round(2)
         color = pool.series.color
-        look = {
-            "color": Constant(color),
-            "strokeDash": Constant(list(dash)),
-            "shape": Constant(shape),
-        }
+        look = {"color": Constant(color), "strokeDash": Constant(list(dash)), "shape": Constant(shape)}
         light = partial(lit, of=pool.series)
         layers += lines(rows, at, look, light=light, band=0.15, width=1.8, size=36, touch=0, tooltip=tooltip)
         entries.append((mark, pool.title, color))

@@ -12,7 +12,6 @@ from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
 from infoflow.report.forms._chart import BASELINE, amount, finished, lit, tips
 from infoflow.report.forms._lines import area, control_lines, folded, level, lines, looks_of, names_above
-from infoflow.report.forms._marks import Layer
 
 from ..measures import PRUNED_HEADS, PRUNED_ROLES, PRUNING
 from ..measures import PRUNING as PRUNING_TABLE
@@ -135,11 +134,9 @@ def _share_gone(line: pd.DataFrame, metric: str) -> str:
 
 def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float]) -> dict[str, Any]:
     name, unit = METRICS[metric]
-    own = _from_the_start(own.assign(**own[["left", "value", "low", "high", "unpruned"]].round(_places(metric))))
-    at = {
-        "x": heads_left(int(own["size"].iloc[0])),
-        "y": amount("y", "value", f"{name}{unit}", span),
-    }
+    places = 2 if metric == "bleu" else 3
+    own = _from_the_start(own.assign(**own[["left", "value", "low", "high", "unpruned"]].round(places)))
+    at = {"x": heads_left(int(own["size"].iloc[0])), "y": amount("y", "value", f"{name}{unit}", span)}
     known = [way for way in WAYS if bool((own["way"] == way.key).any())]
     drawn = own.loc[own["way"].isin([way.key for way in known]), ["way", "left", "value", "low", "high", "seeds"]]
     chance = own.loc[own["way"] == RANDOM, ["left", "value", "low", "high"]]
@@ -148,12 +145,14 @@ def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float
     by_way: Any = partial(folded, by="way")
     tooltip = tips("way:N|chosen by", "left:Q|heads left", f"value:Q|{name}|.3f")
     how = {"light": light, "band": 0, "width": 1.8, "size": 26, "touch": 0}
+    names = [UNPRUNED_NAME, *([RANDOM_NAME] if len(chance) else [])]
+    names += [(way.mark, way.label, pool.series.color) for way in known]
     layers = [
         *control_lines(chance, at, band=0.15, by=""),
         level(float(own["unpruned"].mean()), BASELINE, y=at["y"]),
         area(learned, at, light(0.15), look, by_way),
         *lines(drawn[["way", "left", "value", "seeds"]], at, look, **how, tooltip=tooltip, on=by_way),
-        _names(own, pool),
+        names_above(names),
     ]
     return finished(layers, _HEIGHT)
 
@@ -165,16 +164,6 @@ def _from_the_start(own: pd.DataFrame) -> pd.DataFrame:
     unpruned = late["unpruned"]
     starts = late.assign(left=size, value=unpruned, low=unpruned, high=unpruned)
     return pd.concat([starts, own]).sort_values(["way", "left"], ascending=False)
-
-
-def _places(metric: str) -> int:
-    return 2 if metric == "bleu" else 3
-
-
-def _names(own: pd.DataFrame, pool: PrunableHeads) -> Layer:
-    found = [UNPRUNED_NAME] + [RANDOM_NAME] * int((own["way"] == RANDOM).any())
-    found += [(way.mark, way.label, pool.series.color) for way in WAYS if bool((own["way"] == way.key).any())]
-    return names_above(found)
 
 
 # Pruning results: how many heads a model needs, which go first, which functions stay, and the role of training.

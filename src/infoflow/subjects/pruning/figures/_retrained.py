@@ -214,7 +214,6 @@ def _span(pool: PrunableHeads, curves: pd.DataFrame, levels: Sequence[Level]) ->
 
 
 def _drawn_as(way: Way, pool: PrunableHeads) -> tuple[dict[str, Any], Any, float, int]:
-    """Encodings, opacity, width and size of marks."""
     if way.control:
         grey = {"color": Constant("var(--control)"), "strokeDash": Constant(CONTROL["strokeDash"])}
         return grey, lambda opacity=1.0: Constant(opacity), 1.6, 26

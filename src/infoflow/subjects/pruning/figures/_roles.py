@@ -21,9 +21,6 @@ from infoflow.report.heads._statistics import KINDS, kind_label
 from ..measures import ALL_HEADS, PRUNED_ROLES
 from ._rows import LEARNED, METHOD, SUBSET, PrunableHeads, heads_left, points_axis, pools_of
 
-# Head functions along a pruning sweep: which heads hold which, which are lost, and what chance would keep.
-
-
 BEFORE = -1
 """The sweep step of the converged model."""
 

@@ -18,7 +18,7 @@ from ._curve import (
 from ._curve import quality as quality
 from ._greedy import GREEDY, greedy_pruning, greedy_removals, rank_heads
 from ._head_gates import HardConcrete as HardConcrete
-from ._head_gates import HardConcreteGates, attached, cooling, fold, straight_through_gates, subset_mask
+from ._head_gates import HardConcreteGates, attached, cooling, straight_through_gates, subset_mask
 from ._head_gates import subset_gates as subset_gates
 from ._learn import GatedObjective, GatedPoint, learn_subset
 from ._learn import learn_gates as learn_gates

@@ -336,13 +336,10 @@ def _size(model: Model) -> tuple[str, int, int, float]:
 def _inputs(model: Model, batch: int, tokens: int) -> dict:
     size = model.module.get_input_embeddings().num_embeddings  # type: ignore[union-attr]
     ids = torch.randint(min(5, size - 1), size, (batch, tokens), generator=torch.Generator().manual_seed(0))
-    target = ids if len(model.anatomy.stacks) > 1 else None
-    return model_inputs(model, ids, decoder_input_ids=None if target is None else target % _target_size(model))
-
-
-def _target_size(model: Model) -> int:
+    if len(model.anatomy.stacks) == 1:
+        return model_inputs(model, ids)
     output = model.module.get_output_embeddings()
-    return int(output.weight.shape[0]) if output is not None else 1
+    return model_inputs(model, ids, decoder_input_ids=ids % (1 if output is None else output.weight.shape[0]))
 
 
 def _seconds(model: Model, inputs: dict) -> float:

@@ -15,9 +15,6 @@ from infoflow.foundation import UserError
 from infoflow.heads import Head, all_heads
 from infoflow.models import HeadCall, Model, tap
 
-# Gates that are often exactly 0 or 1, with differentiable probabilities.
-
-
 BETA, GAMMA, ZETA, EPSILON = 0.33, -0.1, 1.1, 1e-6
 UNDECIDED = 2.4
 """Gates with |log α| below this are neither exactly 0 nor exactly 1 in evaluation."""
@@ -60,10 +57,6 @@ class HardConcrete(nn.Module):
     def open_probability(self) -> Float[Tensor, " head"]:
         r"""$P(g \ne 0) = \sigma(\log\alpha - \beta \ln(-\gamma / \zeta))$, kept within [ε, 1 − ε]."""
         return torch.sigmoid(self.log_alpha - BETA * math.log(-GAMMA / ZETA)).clamp(EPSILON, 1 - EPSILON)
-
-    def full_probability(self) -> Float[Tensor, " head"]:
-        r"""$P(g = 1) = \sigma(\log\alpha - \beta \ln((1 - \gamma) / (\zeta - 1)))$."""
-        return torch.sigmoid(self.log_alpha - BETA * math.log((1 - GAMMA) / (ZETA - 1)))
 
     def alive(self, rule: str = "code") -> Bool[Tensor, " head"]:
         r"""Mask of the heads that are kept.
@@ -273,26 +266,6 @@ def attached(model: Model, gates: AbstractHeadGates) -> Iterator[None]:
             yield
     finally:
         delattr(module, ATTRIBUTE)
-
-
-def fold(model: Model, gates: AbstractHeadGates, rule: str = "code") -> list[Head]:
-    """Multiply each living head's part of the output projection by its evaluation gate, in place.
-
-    Returns:
-        The heads that the rule counts as removed. With the rule "code" their gates are 0, and the model without them
-        equals the gated one; with the rule "paper" a removed head's gate may not have been 0.
-    """
-    outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
-    alive, values = gates.alive(rule).tolist(), gates.evaluation_gates().tolist()
-    with torch.no_grad():
-        for head, lives, value in zip(gates.heads, alive, values, strict=True):
-            output = outputs[head[:3]]
-            if not lives or value == 1.0 or output is None:
-                continue
-            for piece in output.head(head[3]):
-                weight = model.module.get_parameter(piece.parameter)
-                weight[piece.mask(weight).to(weight.device)] *= value
-    return [head for head, lives in zip(gates.heads, alive, strict=True) if not lives]
 
 
 def subset_gates(

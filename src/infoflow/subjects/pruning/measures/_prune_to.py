@@ -29,9 +29,8 @@ from infoflow.models import Model, check_free, require_whole, save_model, save_p
 from infoflow.objectives import AbstractObjective
 
 from ._curve import compare_speed, quality
-from ._greedy import group_sizes, rank_heads
+from ._greedy import cosine_to, group_sizes, judged_by_vectors, rank_heads
 from ._head_gates import gated_heads
-from ._sentence_vectors import cosine_to, judged_by_vectors
 from ._train_on import trained_on, training_objective
 
 # A model whose removed heads are zeros: of full size, and loadable by any program.
@@ -41,10 +40,7 @@ MASKED = "masked.json"
 
 
 def save_masked(
-    model: Model,
-    heads: Iterable[Sequence[str | int]],
-    folder: Path | str,
-    card: Mapping[str, Any] | None = None,
+    model: Model, heads: Iterable[Sequence[str | int]], folder: Path | str, card: Mapping[str, Any] | None = None
 ) -> Path:
     r"""Write a copy of the model whose output projection ignores some heads, in the format of `save_pretrained`.
 

@@ -134,7 +134,6 @@ def _random(start: Start, numbers: Sequence[int], draw: int) -> dict[str, pd.Dat
 
 
 def _fixed(start: Start) -> int:
-    """Number of heads of kinds that may not be removed."""
     return start.total - len(gated_heads(start.model, start.kinds))
 
 

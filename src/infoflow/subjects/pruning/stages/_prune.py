@@ -177,7 +177,9 @@ class Prune(OfRecipe):
             current_display().note(f"Scoring {self.recipe.name} before pruning.")
             part: Part = {}
             if {PRUNING.name, PRUNED_HEADS.name} & set(names):
-                unknown = dict.fromkeys(self._metrics(), float("nan"))
+                translates = self.models.objective(self.recipe).needs_translation
+                scores = ["loss", "bleu"] if translates and self.models.plan.pruning.metric == "bleu" else ["loss"]
+                unknown = dict.fromkeys(scores, float("nan"))
                 part |= self._scores(model, frozenset(), {**keys, "setting": 0.0}, unknown)
             if PRUNED_ROLES.name in names:
                 part[PRUNED_ROLES.name] = self._roles(model, frozenset(), keys)
@@ -198,10 +200,6 @@ class Prune(OfRecipe):
             part[PRUNED_ROLES.name] = self._roles(point.model, point.removed, keys)
         return part
 
-    def _metrics(self) -> list[str]:
-        translates = self.models.objective(self.recipe).needs_translation
-        return ["loss", "bleu"] if translates and self.models.plan.pruning.metric == "bleu" else ["loss"]
-
     def _scores(
         self,
         model: Model,
@@ -211,16 +209,13 @@ class Prune(OfRecipe):
         learned: Mapping[Head, tuple[float, float]] | None = None,
     ) -> Part:
         beams, options = self.models.plan.analysis.beams, pass_options(self.models, self.recipe)
-        return point_tables(model, self._held_out, removed, keys, full, learned=learned, beams=beams, options=options)
+        sentences = at_most(self.models.data.analysed, self.models.plan.pruning.score_sentences)
+        return point_tables(model, sentences, removed, keys, full, learned=learned, beams=beams, options=options)
 
     def _roles(self, model: Model, removed: HeadSet, keys: Mapping[str, Any]) -> pd.DataFrame:
         data, options = self.models.data, pass_options(self.models, self.recipe)
         sentences = at_most(data.analysed, self.models.plan.pruning.role_sentences)
         return roles_left(model, sentences, removed, keys, options=options, ranks_from=data.train)
-
-    @property
-    def _held_out(self) -> Corpus:
-        return at_most(self.models.data.analysed, self.models.plan.pruning.score_sentences)
 
 
 def _named(frame: pd.DataFrame, method: str, scope: str) -> pd.DataFrame:

@@ -103,13 +103,9 @@ def curves(plan: StudyPlan, objective: Spec) -> list[RemovalOrder]:
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
     """The plan's scopes that such a model has; "all" only if it differs from the others."""
-    kinds = _kinds(plan, objective)
+    kinds = kinds_of(plan.objective(objective.label).layout)
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
-
-
-def _kinds(plan: StudyPlan, objective: Spec) -> tuple[str, ...]:
-    return kinds_of(plan.objective(objective.label).layout)
 
 
 def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:

@@ -159,7 +159,6 @@ def _recovered(
 
 
 def _to_recover(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint) -> tuple[Model, HeadSet]:
-    """The model to start from, and its removed heads."""
     model = models.load(Subject(recipe=recipe))
     if curve.way == RECOVERED_ALL:
         return model, frozenset()

@@ -141,8 +141,6 @@ def watching(
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Attended:
-    """An attention of a block: its call, and the output of its projection."""
-
     call: AttentionCall
     attention: Attention
     projected: Tensor | None = None
@@ -266,8 +264,6 @@ class _Sum:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Pass:
-    """One pass of a batch through one block."""
-
     model: Model
     before: Tensor
     attended: list[_Attended] = field(default_factory=list)
