@@ -37,6 +37,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 10, 10)
 
 
+def pytest_runtest_setup() -> None:
+    typecheck.begin()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _as_stages_run():
     import torch
