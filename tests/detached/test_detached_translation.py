@@ -90,7 +90,7 @@ def auc_by_hand(low, high):
 
 
 def test_a_loop_over_steps_and_pairs(translator, parallel_corpus):
-    corpus = parallel_corpus.select(np.arange(10))
+    corpus = parallel_corpus.select(np.argsort([len(one.text) for one in parallel_corpus])[:10])  # the least allowed
     found = table(translator, corpus).set_index(KEYS)
     top = max(layer for _, _, layer in found.index)
     pairs = pairs_by_hand(translator, corpus)

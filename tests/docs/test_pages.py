@@ -113,7 +113,8 @@ def test_markup_of_a_schema_is_shown_as_it_is():
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=lambda path: path.stem)
-def test_a_method_page_has_all_its_parts(path):
+def test_a_method_page_has_all_its_parts(path, monkeypatch):
+    monkeypatch.setattr(checks, "_tests", lambda folder: [])  # looked through once, below
     page = methods.page(path.read_text(encoding="utf-8"), ROOT)
     headings = re.findall(r"^## (.+)$", page, flags=re.MULTILINE)
     parts = ["What is computed", "Unit, control, interval", "Traps", "Cost", "How it was checked"]
