@@ -225,7 +225,7 @@ def test_token_dropout_takes_the_outlier_away(published) -> None:
     assert evaluate(published, [FINDINGS["representations:V-12"]]).iloc[0]["verdict"] == "holds"
 
 
-@pytest.mark.parametrize("draw", range(8))
+@pytest.mark.parametrize("draw", range(3))
 def test_one_objective_that_is_best_on_all_blocks_refutes_that_the_architecture_decides(draw: int) -> None:
     """Whatever noise does: the lead of one of two different objectives is then below 0."""
     made = tables({("t5", "bart"): 0.80, ("t5", "denoise-full"): 0.72, (B, "bart"): 0.80, (B, "translation"): 0.85})

@@ -87,10 +87,14 @@ def by_definition(reader, convention, direction, merge="mean", multi="per_edge")
     return totals, groups, best
 
 
-@pytest.mark.parametrize("direction", ["dependent→head", "head→dependent"])
 @pytest.mark.parametrize(
-    ("convention", "merge", "multi"),
-    [("voita", "mean", "per_edge"), ("voita", "first", "any"), ("clark", "mean", "per_edge")],
+    ("convention", "merge", "multi", "direction"),
+    [
+        ("voita", "mean", "per_edge", "head→dependent"),
+        ("voita", "first", "any", "dependent→head"),
+        ("clark", "mean", "per_edge", "head→dependent"),
+        ("clark", "mean", "per_edge", "dependent→head"),
+    ],
 )
 def test_agree_with_definition(reader, convention, merge, multi, direction):
     measure = RelationScores((convention,), minimum=5, subwords=merge, multi=multi)

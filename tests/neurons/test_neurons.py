@@ -21,7 +21,7 @@ ROUNDING = 1e-4  # of the activity of a neuron near 0, in batches of other sizes
 
 @pytest.fixture(scope="module")
 def corpus():
-    return generate_grammar(140, seed=4)
+    return generate_grammar(80, seed=4)
 
 
 def tables(model, corpus, **options):

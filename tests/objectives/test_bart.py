@@ -70,8 +70,10 @@ def hidden(text: list[int], objective: Bart, generator: np.random.Generator) -> 
     return found
 
 
-@pytest.mark.parametrize("leaves", ["span", "token", "none"])
-@pytest.mark.parametrize(("mask", "spans"), [(0.3, 3.0), (0.5, 1.0), (0.3, 0.0)])
+@pytest.mark.parametrize(
+    ("leaves", "mask", "spans"),
+    [("span", 0.3, 3.0), ("span", 0.3, 0.0), ("token", 0.3, 3.0), ("token", 0.5, 1.0), ("none", 0.5, 1.0)],
+)
 def test_hidden_words_are_distributed_as_in_fairseq(leaves, mask, spans) -> None:
     objective = Bart(permute=0.0, mask=mask, spans=spans, leaves=leaves, random_share=0.0)
     text = PIECED[1:-1].tolist()

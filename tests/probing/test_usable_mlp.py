@@ -77,7 +77,7 @@ LEVELS = (0.4, 0.7, 1.1)
 def test_on_a_chain_with_growing_noise_the_order_is_found_and_intervals_cover():
     truth = np.array([true_information(noise) for noise in LEVELS])
     held = []
-    for draw in range(2):
+    for draw in range(1):
         types, sentences = tokens(8000, seed=20 + draw)
         rng = np.random.default_rng(30 + draw)
         layers = [means()[types] + noise * rng.normal(size=(8000, 8)) for noise in LEVELS]

@@ -154,6 +154,7 @@ def test_representations_the_largest_step(tmp_path):
     assert words("unknown", unknown, before) == ""
 
 
+@pytest.mark.slow
 def test_only_these_figures_have_no_words(whole):
     tables = ModelTables.of(whole)
     shown = [section for _, build in sections() if (section := build(tables)) is not None]
