@@ -21,6 +21,7 @@ FINDING = Finding(
 """
 
 
+READ = ("mutual_information", "task_scores")
 # Types are checked when a test makes a claim; in the user's hands they are not.
 CHANGED = CLAIM.replace("{", "{{").replace("}", "}}") + '\nobject.__setattr__(FINDING, "{}", {})\n'
 
@@ -41,7 +42,7 @@ def test_a_claim_of_ones_own_is_judged_beside_those_of_the_package(make_study, c
     from infoflow.studies import check_findings
 
     monkeypatch.setattr("infoflow.studies._run.write_report", lambda run: None)
-    tables = make_study().tables()
+    tables = {name: frame for name, frame in make_study().tables().items() if name in READ}
     folder = RunFolder(tmp_path / "run")
     folder.update(kind="study")
     for name, frame in tables.items():

@@ -13,7 +13,7 @@ from infoflow.models import load_model
 from infoflow.probing import AttentionProbe
 from infoflow.representations import IntraSentence
 
-COPIES = 20
+COPIES = 10
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_intervals_do_not_shrink_with_copies(model, once, many, make):
 
 
 def test_probes_are_scored_on_no_copy_of_what_they_were_trained_on(model, once, many):
-    """Training sees every sentence twenty times, so that values themselves differ a little."""
+    """Training sees every sentence ten times, so that values themselves differ a little."""
     probe = AttentionProbe(sentences=10_000, epochs=1)
     expected, found = (measure(model, corpus, [probe])["head_probe"] for corpus in (once, many))
     widths = [(frame["high"] - frame["low"]).to_numpy() for frame in (expected, found)]

@@ -237,10 +237,10 @@ def parts_on_route(edges, token, least):
 @pytest.mark.parametrize("made", [tiny.llama, tiny.bert])
 def test_the_table_is_the_mean_over_the_routes_of_all_predictions(made, corpus):
     model = made(corpus)
-    table = measure(model, corpus, [RouteImportance(sentences=3, threshold=0.05)])["route_importance"]
+    table = measure(model, corpus, [RouteImportance(sentences=2, threshold=0.05)])["route_importance"]
     reader, encoder = tiny.reader_of(model, corpus), model.anatomy.reads.name == "encoder"
     routes, values, tagged, count, nouns = {}, {}, {}, 0, 0
-    for row in reader.rows[:3].tolist():
+    for row in reader.rows[:2].tolist():
         stream = next(iter(reader.padded(np.array([row])).streams.values()))
         ids, words, (upos,) = (
             stream.input_ids[0].tolist(),
