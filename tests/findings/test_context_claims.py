@@ -83,11 +83,6 @@ def test_what_a_model_can_do_elsewhere_is_not_needed():
     assert list(found["verdict"]) == ["fails", "fails"]
 
 
-@pytest.mark.parametrize(("noise", "between"), [(2.0, 0.0), (0.0, 0.5)])
-def test_noise_and_seeds_that_disagree_leave_them_open(noise, between):
-    assert list(verdicts(Closed(noise=noise, between=between))["verdict"]) == ["undetermined"] * 2
-
-
 def test_one_seed_is_enough_for_a_model_by_itself():
     found = verdicts(Closed(seeds=(2,)))
     assert list(found["verdict"]) == ["holds", "holds"]

@@ -84,19 +84,6 @@ def test_the_answer_says_the_best_layer_and_what_guessing_gives(tmp_path) -> Non
     assert "1,234 objects to choose from. 7 facts were not asked" in figure.caption
 
 
-def test_of_several_ways_of_asking_the_first_is_drawn(tmp_path) -> None:
-    mined = rows("one", shift=0.3, way=("logit", "mined", "uniform"))
-    figure = drawn_figures(written(tmp_path, further=mined), "probing")["facts-filled-in"]
-    assert figure.data["value"].max() == pytest.approx(0.9)
-    assert "Prompts: manual" in figure.caption
-
-
-def test_nothing_is_said_of_prompts_that_cannot_hide_their_subject(tmp_path) -> None:
-    run = written(tmp_path)
-    run.tables.write(run.tables["fill_in"].assign(without_subject=float("nan")), FILL_IN.with_keys(MODEL))
-    assert "without their subject" not in drawn_figures(run, "probing")["facts-filled-in"].answer[0]
-
-
 def test_relations_cannot_break_out_of_the_page(tmp_path) -> None:
     page = write_report(written(tmp_path)).read_text()
     assert "facts-filled-in" in page
