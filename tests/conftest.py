@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False  # xdist keeps the order below
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests, files of slow tests alone are not imported."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    marked = re.search(r"^pytestmark = .*\bslow\b", collection_path.read_text(encoding="utf-8"), re.MULTILINE)
+    return True if marked else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

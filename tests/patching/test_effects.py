@@ -106,7 +106,7 @@ def test_effects_are_those_of_a_plain_loop(make, places_of, tokenizer):
     gap = (scores[:, 0] - scores[:, 1]).sum()
     fractions = {"gradient": [0.0], "integrated": [(step + 0.5) / STEPS for step in range(STEPS)]}
     largest = 0.0
-    for row in table.itertuples():
+    for row in table[::2].itertuples():  # of each kind
         base, sign = (1, 1) if row.direction == "denoising" else (0, -1)
         total = 0.0
         for ids, answered, loop in every:

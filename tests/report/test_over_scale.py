@@ -236,10 +236,7 @@ def test_without_a_minimum_there_is_no_section_on_warmups(tmp_path, found):
     assert [section.id for section in sections] == ["over-scale", "further"]
 
 
-@pytest.mark.parametrize(
-    ("widths", "names"),
-    [((64, 128), {"64", "128", "64, grammar"}), ((64,), {"tatoeba", "grammar"})],
-)
+@pytest.mark.parametrize(("widths", "names"), [((64, 128), {"64", "128", "64, grammar"})])
 def test_a_line_is_named_by_its_width_and_by_a_corpus_of_few_runs(tmp_path, widths, names):
     from drawn import tell
 

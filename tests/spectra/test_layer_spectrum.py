@@ -156,9 +156,9 @@ def test_half_precision(corpus):
 
 def test_intervals_cover_what_other_texts_give():
     """The interval of 100 texts holds the value of 100 others about as often as two such samples agree."""
-    corpus = tiny.trees(1200, seed=1)
+    corpus = tiny.trees(800, seed=1)
     model = tiny.bert(corpus)
-    samples = [corpus.select(range(start, start + 100)) for start in range(0, 1200, 100)]
+    samples = [corpus.select(range(start, start + 100)) for start in range(0, 800, 100)]
     found = pd.concat([table(model, one, sentences=100).assign(sample=number) for number, one in enumerate(samples)])
     spread = found.groupby(["measure", "layer"])["value"].std()
     width = ((found["high"] - found["low"]) / 4).groupby([found["measure"], found["layer"]]).mean()

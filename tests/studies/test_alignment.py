@@ -15,6 +15,7 @@ def changed(plan: StudyPlan, **settings) -> StudyPlan:
     return dataclasses.replace(plan, alignment=dataclasses.replace(plan.alignment, **settings))
 
 
+@pytest.mark.slow
 def test_every_seed_is_aligned_beside_its_controls(grown_run: Run) -> None:
     table = grown_run.tables["alignment"]
     assert set(table["seed"]) == {0, 1}

@@ -6,6 +6,7 @@ import pytest
 from infoflow.studies import AnalysisPlan, CorpusPlan, StudyPlan, study
 from infoflow.training import ModelConfig, TrainConfig
 
+pytestmark = pytest.mark.slow
 TABLES = ("head_confidence", "head_relevance", "head_positional", "influence_by_frequency", "lens", "head_importance")
 
 

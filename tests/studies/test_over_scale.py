@@ -29,26 +29,6 @@ def test_tables_and_report_lie_in_a_folder_of_their_own(studies, tmp_path: Path)
     assert run.folder.report.exists()
 
 
-def test_a_comparison_goes_on_from_an_earlier_one(studies, tmp_path: Path) -> None:
-    """Its folder stands for studies that are gone; what else differs is still told."""
-    from infoflow.subjects.over_scale.stages import over_scale
-
-    other = write_study(tmp_path / "other", 0.9, 1e7, batch_tokens=99)
-    with undrawn():
-        before = over_scale(studies[:2], tmp_path / "before")
-        (before.path / "report.html").unlink()
-        with pytest.warns(UserWarning, match="other and large differ"):
-            once = over_scale([*studies, other], tmp_path / "once")
-        with pytest.warns(UserWarning, match="other and large differ"):
-            again = over_scale([before.path, studies[2], other], tmp_path / "again")
-    assert set(again.tables) == set(once.tables)
-    for name, frame in once.tables.items():
-        assert again.tables[name].equals(frame), name
-    for key in ("runs", "warnings"):
-        assert again.folder.read()[key] == once.folder.read()[key]
-    assert again.folder.report.exists()
-
-
 def test_what_else_differs_is_told(studies, tmp_path: Path) -> None:
     from infoflow.subjects.over_scale.stages import over_scale
 
@@ -102,6 +82,7 @@ def warmed_up(path: Path, warmup: int, minimum: int, **how) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("later", "verdict"), [(64, "holds"), (32, "fails")])
 def test_two_studies_that_differ_in_their_warm_up_decide_the_claim_about_it(tmp_path, later: int, verdict: str) -> None:
     from infoflow.subjects.over_scale.stages import over_scale

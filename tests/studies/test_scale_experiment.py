@@ -32,6 +32,7 @@ def compared(monkeypatch: pytest.MonkeyPatch, out: Path, results: Path) -> dict[
     return {path.name: pd.read_csv(path) for path in sorted(results.glob("*.csv"))}
 
 
+@pytest.mark.slow
 def test_cells_whose_folders_are_gone_count_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in CELLS:
         cell(tmp_path / "runs", name)

@@ -107,6 +107,7 @@ def test_numbers_have_intervals_and_baselines(small_run: Run) -> None:
         assert (table["count"] > 0).all(), name
 
 
+@pytest.mark.slow
 def test_a_study_grows(grown_run: Run) -> None:
     for name in ("head_confidence", "task_scores"):
         table = grown_run.tables[name]
@@ -114,6 +115,7 @@ def test_a_study_grows(grown_run: Run) -> None:
         assert set(table["seed"]) == {0, 1}, name
 
 
+@pytest.mark.slow
 def test_pairs_differ_in_one_thing(small_run: Run, grown_run: Run) -> None:
     # Three objectives of one seed: 3 pairs. Two of two seeds: 2, and 2 of one objective. Each trained and untrained.
     for run, number in ((small_run, 6), (grown_run, 8)):

@@ -11,6 +11,7 @@ import ast
 import inspect
 import marshal
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
@@ -23,8 +24,10 @@ from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 
-_CALLS = 20  # of a function in one test, whose shapes are checked
+_CALLS = 6  # of a function in one test, whose shapes are checked
+_AT_EACH_OPERATION = {"__torch_function__"}  # left alone too: a check would take longer than the operation
 _OURS = Path(__file__).read_bytes()
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=TypeError))
 _check_shapes = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
@@ -78,9 +81,11 @@ def _checked_when_called(function: Callable) -> Callable:
     @wraps(function)
     def checked_call(*args: Any, **kwargs: Any) -> Any:
         if not found:
-            hints = _hints(function)
-            unnamed = hints is None
-            found.append(jaxtyping.jaxtyped(function, typechecker=_check) if unnamed else _checked(function, hints))
+            with warnings.catch_warnings():  # of hints of other packages, which a test may be the first to reach
+                warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+                hints = _hints(function)
+                unnamed = hints is None
+                found.append(jaxtyping.jaxtyped(function, typechecker=_check) if unnamed else _checked(function, hints))
         return found[0](*args, **kwargs)
 
     return checked_call
@@ -154,7 +159,8 @@ class _Decorated(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        node.decorator_list.append(_decorator(node))  # the innermost: outer ones may hide annotations
+        if node.name not in _AT_EACH_OPERATION:
+            node.decorator_list.append(_decorator(node))  # the innermost: outer ones may hide annotations
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
