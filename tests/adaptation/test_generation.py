@@ -231,14 +231,6 @@ def test_a_corpus_without_texts_to_write_is_refused():
         _rows(Corpus.from_sentences(["cat"]))
 
 
-@pytest.mark.parametrize(
-    ("option", "message"), [({"beams": 0}, "beams"), ({"main": "meteor"}, "main"), ({"length_penalty": -1.0}, "length")]
-)
-def test_options_beyond_their_limits_are_refused(option, message):
-    with pytest.raises((UserError, TypeError), match=message):
-        Generation(task="words", **option)
-
-
 @pytest.mark.slow
 def test_a_tiny_model_learns_to_translate(tmp_path):
     corpus = pairs(200, seed=3, most=2)

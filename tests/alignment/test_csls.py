@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from infoflow.alignment import csls
-from infoflow.foundation import UserError
 
 
 def csls_by_pairs(x, y, neighbours):
@@ -56,19 +55,3 @@ def test_blocks_change_nothing(views, monkeypatch):
     whole = csls(*views, neighbours=3)
     monkeypatch.setattr("infoflow.subjects.alignment.measures._evaluate._SCORES_AT_ONCE", 15)
     torch.testing.assert_close(csls(*views, neighbours=3), whole, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "neighbours", "message"),
-    [
-        (torch.ones(3, 2), torch.ones(3, 4), 1, "one space"),
-        (torch.ones(3, 2), torch.ones(2, 2), 3, r"1\.\.2"),
-        (torch.ones(3, 2), torch.ones(2, 2), 0, "neighbours"),
-        (torch.zeros(3, 2), torch.ones(3, 2), 1, "3 rows of x are zero"),
-        (torch.ones(3, 2), torch.full((3, 2), math.nan), 1, "y must be finite"),
-        (torch.ones(3), torch.ones(3, 2), 1, "x must be a matrix"),
-    ],
-)
-def test_mistakes_are_named(x, y, neighbours, message):
-    with pytest.raises(UserError, match=message):
-        csls(x, y, neighbours=neighbours)

@@ -160,18 +160,6 @@ def test_the_order_of_the_corpus_and_batches_change_nothing(whole, translator, c
     np.testing.assert_allclose(second["mean_detached"], whole["mean_detached"], atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"sentences": 5}, "sentences must be at least 10. Got 5."),
-        ({"worst": 0}, "worst, a share of translations, must lie between 0 and 1. Got 0."),
-    ],
-)
-def test_settings_that_make_no_sense(how, message):
-    with pytest.raises(UserError, match=message):
-        DetachedTranslation(**how)
-
-
 def test_models_and_corpora_without_translations(translator, parallel_corpus, tmp_path):
     corpus = tiny.trees(20)
     with pytest.raises(UserError, match="it does not translate: it is a masked-lm model"):

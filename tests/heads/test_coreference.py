@@ -9,7 +9,6 @@ import torch
 from support import tiny_heads as tiny
 
 from infoflow.corpus import Corpus, load_corpus, tag_columns
-from infoflow.foundation import UserError
 from infoflow.heads import Coreference, read_mentions
 
 CONLLU = """\
@@ -141,11 +140,6 @@ def test_a_perfect_head(corpus):
     measure.prepare(reader)
     measure.update(replace(given, attention={("encoder", "self"): [weights]}))
     assert measure.result()["value"].eq(1).all()
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="candidates must be"):
-        Coreference(candidates="all")
 
 
 def test_a_treebank_by_name_has_its_brackets(tmp_path, corpus):

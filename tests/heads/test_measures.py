@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infoflow.flow import Activations, Stream
-from infoflow.foundation import UserError, block_of, replicate_weights
+from infoflow.foundation import block_of, replicate_weights
 from infoflow.heads import Confidence, Entropy, PositionalScores, attention_entropy, confidence, offset_scores
 from infoflow.models import Anatomy, Model, Stack
 
@@ -208,10 +208,3 @@ def test_half_precision_attention_is_summed_in_double():
     exact = run(Confidence(), batch)
     batch.attention["encoder", "self"][:] = [w.bfloat16() for w in batch.attention["encoder", "self"]]
     np.testing.assert_allclose(run(Confidence(), batch)["value"], exact["value"], atol=2e-3)
-
-
-def test_wrong_settings_are_refused_at_once():
-    with pytest.raises(UserError, match="denominator must be"):
-        PositionalScores(denominator="rows")
-    with pytest.raises(UserError, match="at least one offset"):
-        PositionalScores(offsets=())

@@ -110,11 +110,6 @@ def test_a_mixture_of_experts_is_refused_with_the_reason(corpus):
             measure(load_model(module, tokenizer=tokenizer), corpus, [Neurons()])
 
 
-def test_a_wrong_number_of_examples_is_refused():
-    with pytest.raises(UserError, match="each must be at least 1"):
-        NeuronExamples(each=0)
-
-
 def test_analyze_by_name_and_its_report(corpus, tmp_path):
     model = loaded(opt, corpus)
     model.module.save_pretrained(tmp_path / "opt")

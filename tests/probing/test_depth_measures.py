@@ -124,11 +124,6 @@ def test_variational_codelength_and_legacy_units(reader, corpus, tmp_path):
     assert found["value"].equals(again["value"])
 
 
-def first_rows(probed, part):
-    examples = probed.examples(part)
-    return probed.features[part].spans(examples.sentence, examples.first)[0]
-
-
 EDGE = {"width": 16, "hidden": 16, "epochs": 3, "seeds": 2, "examples": 300}
 
 
@@ -242,21 +237,6 @@ def test_settings_are_plain_and_results_come_through_measure(corpus, reader):
     assert {name: len(table) > 0 for name, table in tables.items()} == {
         "probe_mixing": True, "probe_depth": True, "probe_trees": True,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Codelength(code="offline"), "online or variational"),
-        (lambda: Codelength(seeds=0), "seeds"),
-        (lambda: EdgeProbe(examples=1), "examples"),
-        (lambda: EdgeProbe(output="linear"), "softmax or sigmoid"),
-        (lambda: StructuralProbe(rank=-1), "rank"),
-    ],
-)
-def test_bad_settings(make, message):
-    with pytest.raises(UserError, match=message):
-        make()
 
 
 def test_an_unknown_task_is_refused(reader):

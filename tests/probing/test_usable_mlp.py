@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from sklearn.neural_network import MLPClassifier
 
 from infoflow.flow import NO_LABEL, Occurrences, SampleFacts, TokenSample
-from infoflow.foundation import UserError, block_of
+from infoflow.foundation import block_of
 from infoflow.probing import UsableInformationMLP, usable_by_mlp
 
 TYPES = 20
@@ -148,12 +148,6 @@ def test_the_interval_carries_the_seed():
     assert row["value"] - row["low"] > two.of_seed * 1.9
 
 
-def test_it_is_the_same_again():
-    types, sentences = tokens(1000)
-    first, second = (estimated([noisy(types, 0.7)], types, sentences)[0] for _ in range(2))
-    assert first.value == second.value
-
-
 # -- the measure -------------------------------------------------------------------------------------------------------
 
 
@@ -179,9 +173,3 @@ def test_rows_by_side_and_layer():
     assert value["output"][1] > 1.8 > 0.1 > abs(value["output"][0])
     counts = frame.groupby("side")["count"].first()
     assert counts["input"] == num > counts["output"]
-
-
-@pytest.mark.parametrize("settings", [{"types": 1}, {"occurrences": 499}, {"hidden": 0}, {"seeds": 0}])
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(UserError, match="must be at least"):
-        UsableInformationMLP(**settings)

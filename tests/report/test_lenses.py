@@ -54,10 +54,6 @@ def run(tmp_path):
     return make_study(tmp_path, tables=("training_runs",))
 
 
-def test_a_run_without_lenses_has_no_section(run):
-    assert drawn_section(run, "predicts") is None
-
-
 def test_halfway_layers_are_told_from_intervals(run):
     """Half of 2.5 is 1.25, of 3 it is 1.5, of 4 it is 2, which is not below itself."""
     found = section(run)
@@ -86,13 +82,6 @@ def test_each_model_has_a_panel_with_both_lenses_in_its_colour(run):
     assert set(agreement.data["group"]) == {"trained", "untrained", "baseline"}
     assert re.search(r"top token is 0\.6\d* \(0\.5\d+ to 0\.6\d+\) in ", agreement.words)
     assert "3,000 occurrences" in divergence.caption
-
-
-def test_the_logit_lens_alone_of_one_model(run):
-    found = section(run, lenses=("logit",), trained=(True,), objectives=("masked-lm",))
-    assert found.figures[0].words.startswith("Through the logit lens, more than half")
-    assert not found.untrained
-    assert [series.label for series in found.keys] == ["masked LM"]
 
 
 def test_what_a_model_has_no_lens_for_is_not_told(run):

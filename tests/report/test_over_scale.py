@@ -1,7 +1,6 @@
 """The section over scale: a panel for each claim, in order, with hostile names as text."""
 
 import json
-from xml.etree import ElementTree
 
 import pytest
 from support.invented_scales import scale_run
@@ -68,51 +67,15 @@ def test_a_panel_has_intervals_threshold_and_published_value(figure):
     assert [entry["label"] for entry in figure.payload["widths"]] == ["width 64", "width 128"]
 
 
-def test_marks_and_names_of_two_widths_do_not_cover_each_other(figure):
-    spec = figure.panels[0].spec
-    drawn = [layer for layer in spec["layer"] if "place" in str(layer["encoding"])]
-    marks, names = (
-        [row for layer in drawn if layer["mark"]["type"] == kind for row in _rows(spec, layer)]
-        for kind in ("point", "text")
-    )
-    assert len({row["effect"] for row in marks if row["tokens"] == 3e6}) == 1  # both widths have the same effect
-    assert len({row["place"] for row in marks if row["tokens"] == 3e6}) == 2
-    assert {row["width"] for row in names} == {"64", "128"}
-    assert {row["place"] for row in names} == {max(row["place"] for row in marks)}
-    top, bottom = (one(row["height"] for row in names) for one in (max, min))
-    low, high = next(layer["encoding"]["y"]["scale"]["domain"] for layer in spec["layer"] if "y" in layer["encoding"])
-    assert (top - bottom) / (high - low) * spec["height"] == pytest.approx(12)
-
-
 def _rows(spec, layer) -> list[dict]:
     data = layer.get("data", spec.get("data", {}))
     return data["values"] if "values" in data else spec["datasets"][data["name"]]
-
-
-def test_runs_of_one_seed_are_hollow(figure):
-    layers = [layer for layer in figure.panels[0].spec["layer"] if layer["mark"].get("type") == "point"]
-    assert sorted(layer["mark"]["filled"] for layer in layers) == [False, True]
 
 
 def test_what_holds_and_grows_comes_first(figure):
     verdicts = [one["verdict"] for one in figure.payload["claims"]]
     order = ["holds", "undetermined", "fails"]
     assert verdicts == sorted(verdicts, key=order.index)
-
-
-def test_on_paper_a_title_is_as_wide_as_its_panel(run, figure, tmp_path):
-    """The drawing's own fonts are not known here: the widest letters of a bold sans serif of 11 pixels are 8 wide."""
-    from infoflow.report import write_figures
-
-    assert any(len(panel.title) > 25 for panel in figure.panels)
-    (path,) = write_figures(run, tmp_path, ("svg",), width_inches=2)
-    words = {word for panel in figure.panels for word in panel.title.split()}
-    lines = [
-        line for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text") for line in text.itertext()
-    ]
-    titles = [line for line in lines if words.issuperset(line.split()) and " " in line]
-    assert {word for line in titles for word in line.split()} == words
-    assert max(map(len, titles)) * 8 <= 2 * 96 * 1.2
 
 
 def test_the_page_holds_hostile_names_as_text(run):

@@ -233,17 +233,3 @@ def display():
     shown.note = noted.append
     with use_display(shown):
         yield noted
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"steps": 0}, "steps of a lens must be at least 1"),
-        ({"positions": "some"}, "positions must be"),
-        ({"held_out": 1.0}, "held_out is a share"),
-        ({"evaluated": 0}, "evaluated must be at least 1"),
-    ],
-)
-def test_settings_are_checked(settings, message):
-    with pytest.raises(UserError, match=message):
-        Lens(**settings)

@@ -299,21 +299,6 @@ def test_pairs_of_items_know_their_groups_and_places():
     np.testing.assert_array_equal(values[pairs.under(order)], square[np.ix_(order, order)][row, column])
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"metrics": ("pwcca", "rca")}, "metrics must be different ones of rsa, pwcca.*Got .rca"),
-        ({"metrics": ()}, "metrics must be different"),
-        ({"metrics": ("rsa", "rsa")}, "metrics must be different"),
-        ({"dissimilarity": "manhattan"}, "metric must be"),
-        ({"words": "median"}, 'words must be "token"'),
-    ],
-)
-def test_impossible_settings_are_refused_at_once(settings, message):
-    with pytest.raises(UserError, match=message):
-        SpaceSimilarity(**settings)
-
-
 def test_a_handful_of_words_is_refused(pair):
     with pytest.raises(UserError, match=r"at least 4 words\. The sample of one has 3"):
         SpaceSimilarity().compute(pair[0].first(3), pair[1].first(3))

@@ -322,15 +322,6 @@ def test_reading_the_right_passage_is_learned(tmp_path):
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
-def test_bad_settings_are_told():
-    with pytest.raises(UserError, match="lag"):
-        make_objective("retrieve-learned", refresh_every=3, lag=3)
-    with pytest.raises(UserError, match="refresh_every"):
-        make_objective("retrieve-learned", refresh_every=-2)
-    with pytest.raises(UserError, match="k must be"):
-        make_objective("retrieve-bm25", k=0)
-
-
 def test_what_does_not_fit_is_told():
     objective, model = tiny_arm("read-gold")
     batch = batch_of(objective)

@@ -84,15 +84,6 @@ def test_lexical_ties_go_to_the_lower_id():
     assert found.ids[0].tolist() == [0, 2, 4, 5]
 
 
-@needs_bm25
-def test_lexical_bad_input():
-    for passages, settings in ([[], []], {}), (terms("a"), {"k1": -1}), (terms("a"), {"b": 2}):
-        with pytest.raises(UserError):
-            LexicalIndex(passages, **settings)
-    with pytest.raises(UserError, match="k must"):
-        LexicalIndex(terms("a")).search([["a"]], 0)
-
-
 def explicit(vectors, query, k, excluded):
     scores = [(-float(np.dot(vector, query)), id) for id, vector in enumerate(vectors) if id not in excluded]
     return [id for _, id in sorted(scores)[:k]]

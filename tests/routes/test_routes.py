@@ -341,13 +341,6 @@ def test_bad_options(options, message):
         route_of(model_of("pre-norm"), **options)
 
 
-def test_bad_settings_of_the_measure():
-    with pytest.raises(UserError, match="sentences must be at least 1"):
-        RouteImportance(sentences=0)
-    with pytest.raises(UserError, match="threshold is a share"):
-        RouteImportance(threshold=2)
-
-
 def test_a_gate_behind_the_heads_is_refused():
     config = t.Qwen3NextConfig(
         **GROUPED,

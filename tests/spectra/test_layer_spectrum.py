@@ -166,19 +166,6 @@ def test_intervals_cover_what_other_texts_give():
     assert ratio.between(0.5, 2).all(), ratio
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"sentences": 1}, "sentences must be at least 2. Got 1."),
-        ({"alpha": 0}, "alpha, the order of the entropy, must be a number above 0. Got 0."),
-        ({"corrupted": 1}, "corrupted, a share of tokens, must lie between 0 and 1. Got 1."),
-    ],
-)
-def test_settings_that_make_no_sense(how, message):
-    with pytest.raises(UserError, match=message):
-        LayerSpectrum(**how)
-
-
 def test_texts_that_are_too_short(corpus):
     one = corpus.select([0])
     with pytest.raises(UserError, match="no two texts of"):

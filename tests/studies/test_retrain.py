@@ -206,22 +206,6 @@ def test_models_of_one_stack_close_what_they_have(plan, tmp_path) -> None:
     assert found == [("masked-lm", ""), ("masked-lm", "encoder-self"), ("causal-lm", ""), ("causal-lm", "decoder-self")]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"updates": 0}, r"context\.updates must be a whole number from 1"),
-        ({"kinds": ["decoder-cross"]}, r'context\.kinds\[0\] must be .*"encoder-self".* Got "decoder-cross"'),
-        ({"kinds": []}, "context.kinds must be a list, not empty"),
-        ({"learning_rate": 0}, r"context\.learning_rate must be"),
-        ({"on": True, "objectives": ["masked"]}, "context.objectives must be among causal-lm, masked-lm, translation"),
-        ({"sentence": 3}, "The plan has no setting context.sentence"),
-    ],
-)
-def test_settings_are_checked(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        StudyPlan.from_json({"context": settings})
-
-
 def test_what_cannot_be_scored_is_refused() -> None:
     plan = {"objectives": ["denoise-full"], "context": {"on": True, "objectives": ["denoise-full"]}}
     with pytest.raises(UserError, match=r"context\.objectives must be language models .* Got denoise-full"):
