@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.models import forward_logits, load_model, model_inputs
+from infoflow.models import TARGET_FOLDER, forward_logits, load_model, model_inputs
 from infoflow.studies import generate, predict_words
 
 TEXT = "the old cat sees the"
@@ -15,8 +15,6 @@ TEXT = "the old cat sees the"
 @pytest.fixture(scope="module")
 def folders(matched_models, tmp_path_factory):
     """The models on disk as a study writes them: each with the tokenizer of the translations."""
-    from infoflow.models import TARGET_FOLDER
-
     path = tmp_path_factory.mktemp("models")
     for name, model in matched_models.items():
         model.module.save_pretrained(path / name)

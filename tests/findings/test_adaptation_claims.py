@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from infoflow.findings import FINDINGS, evaluate
+
 from .adapted_tables import CHANGE, EMBEDDINGS, GAIN, SWAPS, Adapted
 
 pytestmark = pytest.mark.slow
@@ -12,8 +14,6 @@ NAMES = [f"A-{number}" for number in range(1, 13)]
 
 
 def verdict(name: str, given: Adapted, **changes):
-    from infoflow.findings import FINDINGS, evaluate
-
     finding = FINDINGS[f"adaptation:{name}"]
     needed = [table for table in finding.tables if table not in changes]
     tables = {
@@ -164,8 +164,6 @@ def test_heads_of_which_only_noise_is_known_cannot_disagree():
 
 
 def test_what_compares_models_needs_three_seeds():
-    from infoflow.findings import FINDINGS
-
     alone = {"A-1", "A-11", "A-12"}
     for name in NAMES:
         assert FINDINGS[f"adaptation:{name}"].minimum_seeds == (1 if name in alone else 3)
@@ -216,8 +214,6 @@ def test_agreement_of_heads_is_spearmans():
 
 
 def test_rows_in_another_order_change_nothing():
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = Adapted().tables()
     mixed = {name: frame.sample(frac=1, random_state=1, ignore_index=True) for name, frame in tables.items()}
     findings = [FINDINGS[f"adaptation:{name}"] for name in NAMES]

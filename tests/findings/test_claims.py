@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from infoflow.findings import FINDINGS, TASK_DISTANCES, evaluate
+from infoflow.results import Spec
+
 from .conftest import Study
 from .groups import models_of
 
@@ -18,15 +21,11 @@ IDS = [
 
 
 def verdicts(tables, *names):
-    from infoflow.findings import FINDINGS, evaluate
-
     return evaluate(tables, [FINDINGS[name] for name in names or IDS]).set_index("id")
 
 
 def verdict(study, name):
     """Of one claim, on the tables that it reads."""
-    from infoflow.findings import FINDINGS
-
     return verdicts(study.tables(*FINDINGS[name].tables, "task_scores"), name).loc[name]
 
 
@@ -101,8 +100,6 @@ def test_all_claims_are_evaluated_in_order(published):
 
 
 def test_layer_1_is_outside_the_claim_that_fails_there(published):
-    from infoflow.findings import TASK_DISTANCES
-
     curves = {name: reading.estimates(models_of(published)).mean()[0] for name, reading in TASK_DISTANCES.items()}
     closest, *others = curves.values()
     assert closest[0] > min(other[0] for other in others)
@@ -118,8 +115,6 @@ def test_seeds_that_disagree_leave_claims_undetermined(make_study):
 
 def _by_itself() -> set[str]:
     """Claims about each model by itself."""
-    from infoflow.findings import FINDINGS
-
     return {name for name, finding in FINDINGS.items() if finding.tables and finding.minimum_seeds == 1}
 
 
@@ -244,9 +239,6 @@ def unlearned(request):
 
 @pytest.mark.parametrize("name", IDS)
 def test_model_that_has_not_learned_is_named_with_its_number(unlearned, name):
-    from infoflow.findings import FINDINGS
-    from infoflow.results import Spec
-
     objective, found = unlearned
     row = found.loc[name]
     if Spec(objective) in FINDINGS[name].learned:

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from pruning.synthetic import Sweeps, task_scores
 
+from infoflow.findings import FINDINGS, evaluate
+
 REPLICATES = 40
 IDS = ("context:E1", "context:E2")
 LEARNED = 4.0  # nats per token beyond frequencies
@@ -51,8 +53,6 @@ class Closed:
 
 
 def verdicts(closed=None, **changes):
-    from infoflow.findings import FINDINGS, evaluate
-
     closed = closed or Closed()
     tables = {"encoder_context": closed.table(), "task_scores": task_scores(Sweeps(seeds=closed.seeds))} | changes
     kept = {name: table for name, table in tables.items() if table is not None}

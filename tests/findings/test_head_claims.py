@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infoflow.findings import FINDINGS, evaluate
+
 IDS = [f"heads:{name}" for name in ("V7", "V9", "C1", "C2", "C3", "C4", "C5")]
 SEEDS = (1, 2, 3)
 UP, DOWN = "dependent→head", "head→dependent"
@@ -89,8 +91,6 @@ def scores():
 
 
 def verdict(name, changes=None, **options):
-    from infoflow.findings import FINDINGS, evaluate
-
     rows = TRUE | (changes or {})
     tables = {key: table(value, **options) for key, value in rows.items() if value is not None}
     return evaluate(tables | {"task_scores": scores()}, [FINDINGS[name]]).iloc[0]
@@ -129,8 +129,6 @@ def changed(name, edit):
 
 @pytest.mark.parametrize("name", IDS)
 def test_an_untrained_model_that_shows_it_too_leaves_it_open(name):
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = {key: table(rows, untrained=rows) for key, rows in TRUE.items()}
     row = evaluate(tables | {"task_scores": scores()}, [FINDINGS[name]]).iloc[0]
     assert row["verdict"] == "undetermined", row["reason"]

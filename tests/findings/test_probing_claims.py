@@ -2,6 +2,8 @@
 
 import pytest
 
+from infoflow.findings import FINDINGS, evaluate
+
 from .probed_tables import BITS, Probed
 
 pytestmark = pytest.mark.slow
@@ -11,8 +13,6 @@ TESTED = [f"probing:{name}" for name in ("T-1", "T-2", "T-3", "M-1", "M-2", "M-3
 
 
 def verdict(name: str, given: Probed, **changes):
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = {table: frame for table, frame in {**given.tables(), **changes}.items() if frame is not None}
     return evaluate(tables, [FINDINGS[f"probing:{name.removeprefix('probing:')}"]]).iloc[0]
 

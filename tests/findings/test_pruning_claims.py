@@ -7,6 +7,9 @@ import pandas as pd
 import pytest
 from pruning.synthetic import COST, LEFT, RECOVERED, ROLES, SHARES, Sweeps, task_scores
 
+from infoflow.findings import FINDINGS, evaluate, removable
+from infoflow.subjects.pruning.claims import alive_by_kind
+
 from .groups import models_of
 
 pytestmark = pytest.mark.slow
@@ -16,8 +19,6 @@ SEEDS = (1, 2, 3, 4, 5)  # of 5 functions and 16 gates each, enough for Wilson's
 
 
 def verdicts(sweeps: Sweeps, *names, **changes):
-    from infoflow.findings import FINDINGS, evaluate
-
     asked = [FINDINGS[name] for name in names or IDS]
     own = sweeps.tables(*{table for one in asked for table in one.tables})
     tables = own | {"task_scores": task_scores(sweeps)} | changes
@@ -110,8 +111,6 @@ def test_the_point_nearest_to_ten_of_48_is_read():
 
 
 def test_alive_shares_are_means_over_the_sweep():
-    from infoflow.subjects.pruning.claims import alive_by_kind
-
     found = alive_by_kind().estimates(models_of(Sweeps().tables()))
     expected = [np.mean([round(16 * share) / 16 for share in SHARES[kind][1:]]) for kind in SHARES]
     np.testing.assert_allclose(found.values_UK[:, :3], [expected] * 3)
@@ -190,8 +189,6 @@ def test_a_sweep_that_begins_above_0_says_how_to_test_it():
 
 
 def test_every_column_that_a_claim_reads_is_required():
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = Sweeps(draws=1).tables()
     shown = ("model", "trained", "low", "high", "count", "gate", "score", "baseline", "kept_encoder_self", "signature")
     shown = (*shown, "scope")  # a table without it is of an earlier version
@@ -211,8 +208,6 @@ def test_one_seed_is_not_enough_but_its_numbers_are_given():
 
 
 def test_the_removable_share_is_where_the_curve_first_costs_too_much():
-    from infoflow.findings import removable
-
     removed = np.array([0.2, 0.5, 0.9])
     costs = np.array([[0.1, 0.5, 2.5], [0.1, -0.2, 0.9], [2.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     np.testing.assert_allclose(removable(removed, costs), [0.6, 0.9, 0.1, 0.9])

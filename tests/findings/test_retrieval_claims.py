@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infoflow.findings import FINDINGS, evaluate
+from infoflow.results import Spec
+
 from .retrieved_tables import LEARNED, RIGHT, Retrieved
 
 pytestmark = pytest.mark.slow
@@ -20,8 +23,6 @@ def whole() -> dict:
 
 def verdict(name: str, changes: dict | None = None, **frames):
     """The verdict where invented numbers are as changed, and tables as given (None: absent)."""
-    from infoflow.findings import FINDINGS, evaluate
-
     finding = FINDINGS[f"retrieval:{name}"]
     needed = {*finding.tables, "retrieval_scores"}
     if changes is None:
@@ -292,9 +293,6 @@ def test_a_control_that_has_learned_nothing_decides_nothing(name):
 
 
 def test_readers_of_random_passages_must_have_learned_wherever_they_are_read():
-    from infoflow.findings import FINDINGS
-    from infoflow.results import Spec
-
     reading, random = set(), Spec("read-random")
     for name in NAMES:
         finding = FINDINGS[f"retrieval:{name}"]
@@ -324,8 +322,6 @@ def test_what_is_there_to_compare_with_alone_need_not_have_learned(name, other):
 
 def test_trained_models_must_have_learned_wherever_a_control_that_decides_reads_them():
     """But for R-14, which is about runs that failed, and chance over seeds, which reads what the claim reads."""
-    from infoflow.findings import FINDINGS
-
     for name in NAMES:
         finding = FINDINGS[f"retrieval:{name}"]
         compared = {table.objective for reading in finding.reads.values() for table in reading.tables}
@@ -336,8 +332,6 @@ def test_trained_models_must_have_learned_wherever_a_control_that_decides_reads_
 
 
 def test_runs_need_not_have_learned_only_where_that_may_be_what_a_claim_is_about():
-    from infoflow.findings import FINDINGS
-
     spared = {}
     for name in NAMES:
         finding = FINDINGS[f"retrieval:{name}"]
@@ -368,8 +362,6 @@ def test_what_does_not_say_whether_it_learned_counts_as_learned():
 
 
 def test_what_compares_models_needs_three_seeds():
-    from infoflow.findings import FINDINGS
-
     alone = {f"R-{number}" for number in (5, 6, 12, 15, 16, 17, 22)}
     for name in NAMES:
         assert FINDINGS[f"retrieval:{name}"].minimum_seeds == (1 if name in alone else 3)

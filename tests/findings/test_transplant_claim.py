@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from support.transplanted import GAIN, STEPS, Transplants
 
+from infoflow.findings import FINDINGS, evaluate
+
 from .groups import models_of
 
 
 def verdict(given: Transplants, **changes):
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = {name: table for name, table in {**given.tables(), **changes}.items() if table is not None}
     return evaluate(tables, [FINDINGS["heads:H1"]]).iloc[0]
 
@@ -79,8 +79,6 @@ def test_curves_of_other_points_are_not_compared():
 
 def test_the_numbers_are_those_of_the_definition():
     """Loops over seeds, ways and points, from the table's rows alone."""
-    from infoflow.findings import FINDINGS
-
     tables = Transplants().tables()
     found = FINDINGS["heads:H1"].reads["gain"].estimates(models_of(tables))
     losses = tables["transplant_curves"].query("metric == 'loss'")

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, generate_grammar, train_tokenizer
 from infoflow.flow import (
     Activations,
     Measure,
     PassOptions,
+    Reader,
     SampleMeasure,
     SampleRequest,
     TokenSample,
@@ -23,6 +24,7 @@ from infoflow.flow import (
     merge_shards,
 )
 from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.heads import Confidence
 from infoflow.models import Model, load_model, tap
 from infoflow.results import Column, TableSchema
 
@@ -303,9 +305,6 @@ def test_long_sentences_run_in_smaller_batches_where_attention_is_held(matched_m
 
 
 def test_training_noise_gives_every_token_the_same_chance(matched_models) -> None:
-    from infoflow.corpus import generate_grammar
-    from infoflow.flow import Reader
-
     corpus = generate_grammar(1500)
     reader = Reader(matched_models["masked-lm"], corpus, max_length=512, seed=0, decoder=False)
     reader.use_training_noise(50)
@@ -339,9 +338,6 @@ def test_a_streaming_measure_of_the_training_regime_sees_each_sentence_once(matc
 
 def test_two_stacks_without_a_head_are_read(parallel_corpus) -> None:
     from transformers import BartConfig, BartModel
-
-    from infoflow.corpus import train_tokenizer
-    from infoflow.heads import Confidence
 
     tokenizer = train_tokenizer((sentence.text for sentence in parallel_corpus), vocab_size=60)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}

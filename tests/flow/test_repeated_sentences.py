@@ -6,12 +6,15 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from infoflow.corpus import Corpus, load_corpus, train_tokenizer
+from infoflow.dynamics import evaluation_set
 from infoflow.flow import measure
 from infoflow.foundation import block_of
 from infoflow.heads import Confidence
 from infoflow.models import load_model
+from infoflow.objectives import Vocabulary, make_objective
 from infoflow.probing import AttentionProbe
 from infoflow.representations import IntraSentence
+from infoflow.training import TrainingData
 
 COPIES = 10
 
@@ -68,10 +71,6 @@ def test_probes_are_scored_on_no_copy_of_what_they_were_trained_on(model, once, 
 
 
 def test_parts_of_a_loss_allocation_share_no_text(once, many):
-    from infoflow.dynamics import evaluation_set
-    from infoflow.objectives import Vocabulary, make_objective
-    from infoflow.training import TrainingData
-
     tokenizer = train_tokenizer(list(once.column("text")), 100)
     data = TrainingData(source=many.encode(tokenizer), vocabulary=Vocabulary.from_tokenizer(tokenizer))
     found = evaluation_set("train", make_objective("causal-lm"), data, tokens=10**6, parts=3)

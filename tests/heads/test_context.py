@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of
 from infoflow.heads import (
@@ -23,7 +23,8 @@ from infoflow.heads import (
     self_attention_blocks,
 )
 from infoflow.models import bleu, load_model, model_inputs, translate
-from infoflow.objectives import make_objective
+from infoflow.objectives import Vocabulary, make_objective
+from infoflow.training import ModelConfig, build_models
 
 TASKS = ("causal-lm", "masked-lm", "translation")
 KEYS = ["kind", "which", "number"]
@@ -215,10 +216,6 @@ def test_a_sentence_of_one_token_loses_nothing(matched_models):
 
 
 def test_one_layer_is_all_of_them(parallel_corpus):
-    from infoflow.corpus import train_tokenizer
-    from infoflow.objectives import Vocabulary
-    from infoflow.training import ModelConfig, build_models
-
     tokenizer = train_tokenizer((sentence.text for sentence in parallel_corpus), vocab_size=60)
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     config = ModelConfig(width=16, layers=1, heads=2, feedforward=32, positions=64, initializer_range=0.3)

@@ -6,7 +6,7 @@ from datasets import Dataset
 from support import tiny_heads as tiny
 
 import infoflow
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, split_numbers
 from infoflow.flow import PassOptions, describe_measure
 from infoflow.foundation import UserError, use_display
 from infoflow.probing import (
@@ -185,8 +185,6 @@ def test_structural_probe(reader, corpus):
 
 
 def scored_rows(corpus):
-    from infoflow.corpus import split_numbers
-
     return np.flatnonzero(split_numbers(corpus.column("text"), 0, purpose="probing") < 0.2)
 
 

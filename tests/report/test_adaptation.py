@@ -7,6 +7,7 @@ import pytest
 from drawn import assert_explained, drawn_figures, drawn_section
 from findings.adapted_tables import GUESS, HOSTILE, SINGLE, TASKS, Adapted
 
+from infoflow.adaptation import head_overlap
 from infoflow.foundation import NUM_REPLICATES, interval_over_seeds, stream
 from infoflow.report import write_report
 from infoflow.results import RunFolder
@@ -292,8 +293,6 @@ def test_single_blocks_taken_back_stand_beside_none(run, figures) -> None:
 
 
 def test_tasks_agree_about_heads_as_the_table_of_overlap_says(run, figures) -> None:
-    from infoflow.adaptation import head_overlap
-
     figure, table = figures["head-overlap"], run.tables["tuning_heads"]
     own = table[(table["objective"] == "masked-lm") & table["trained"] & (table["control"] == "")]
     for measure in ("spearman", "jaccard"):

@@ -11,6 +11,7 @@ from synthetic_run import write_again
 
 from infoflow.report import write_report
 from infoflow.results import RunFolder
+from infoflow.subjects.allocation.measures import hurting_table
 
 ANSWERS = {
     "allocation-components": "The share of feed-forward in the blocks' contribution is ",
@@ -96,8 +97,6 @@ def test_views_have_controls_bands_and_colours_as_variables(figures) -> None:
 
 
 def test_the_table_of_hurting_parameters_has_a_column_for_each_objective(run, figures) -> None:
-    from infoflow.subjects.allocation.measures import hurting_table
-
     payload = figures["allocation-hurting"].payload
     assert payload["columns"] == ["causal LM", "masked LM", "translation"]
     components = ["embeddings", "key", "query", "value", "output", "W1", "W2"]

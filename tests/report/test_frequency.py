@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from infoflow.representations import ChangeByFrequency, InfluenceByFrequency
+from infoflow.results import RunFolder
+
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 STACKS = {"causal-lm": "decoder", "masked-lm": "encoder", "translation": "encoder"}
 EDGES = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
@@ -60,8 +63,6 @@ def write_tables(run, seeds=(1, 2, 3), change=CHANGE, influence=INFLUENCE):
     """Add both tables to a run folder."""
     from synthetic_run import _write
 
-    from infoflow.representations import ChangeByFrequency, InfluenceByFrequency
-
     rows = rank_rows(change, "layer", 0, 6, 0.02, 0.85, 0.002, seeds, next_layer=0)
     both = [
         row | {"pool": pool}
@@ -80,8 +81,6 @@ def write_tables(run, seeds=(1, 2, 3), change=CHANGE, influence=INFLUENCE):
 def make_run(path, objectives=OBJECTIVES, seeds=(1, 2, 3), kind="study", **ends):
     """A run that measured nothing else."""
     from synthetic_run import _manifest, _model_entry
-
-    from infoflow.results import RunFolder
 
     run = RunFolder(path)
     write_tables(run, seeds=seeds, **ends)

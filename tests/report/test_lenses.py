@@ -7,6 +7,8 @@ import pytest
 from drawn import drawn_section
 from synthetic_run import _estimate, _model, _write
 
+from infoflow.report import write_report
+
 pytestmark = pytest.mark.slow
 
 KL = {"logit": (4.0, 3.0, 2.0, 1.2, 0.6, 0.2, 0.0), "tuned": (2.0, 1.4, 1.1, 0.8, 0.4, 0.1, 0.0)}
@@ -99,8 +101,6 @@ def test_what_a_model_has_no_lens_for_is_not_told(run):
 
 
 def test_the_page_holds_the_section(run):
-    from infoflow.report import write_report
-
     _write(run, "lens", "nats", rows())
     html = write_report(run).read_text(encoding="utf-8")
     assert "When does the prediction form?" in html

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infoflow.foundation import UserError
+from infoflow.report import Figures, render, write_figures
 
 pytestmark = pytest.mark.slow
 
@@ -16,8 +17,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def figures(study, report):
-    from infoflow.report import Figures
-
     return Figures(study)
 
 
@@ -46,8 +45,6 @@ def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
 
 def test_every_figure_of_a_study_with_all_tables_has_a_stated_name(whole):
     from drawn import sections
-
-    from infoflow.report import Figures
 
     figures = Figures(whole)
     names = list(figures)
@@ -91,8 +88,6 @@ def test_figures_come_section_by_section(figures, story):
 
 
 def test_one_figure_makes_its_own_section_and_no_other(study):
-    from infoflow.report import Figures
-
     figures = Figures(study)
     assert figures["heads/map"].question
     assert set(figures._made) == {"heads"}
@@ -120,8 +115,6 @@ def test_membership_and_default(figures):
 @pytest.mark.parametrize(("kind", "width"), [("svg", 3.3), ("png", 6.8), ("pdf", 3.3)])
 def test_a_saved_figure_has_the_bytes_of_the_command_line(tmp_path, kind, width):
     from synthetic_run import make_analysis
-
-    from infoflow.report import Figures, write_figures
 
     small = make_analysis(tmp_path / "small", tables=("head_confidence", "head_entropy"))
     written = {path.name: path for path in write_figures(small, tmp_path / "all", (kind,), width)}
@@ -208,8 +201,6 @@ def test_a_chart_is_altair_s_and_names_colours(figures):
 
 
 def test_the_renderer_shows_any_chart_without_a_network():
-    from infoflow.report import render
-
     chart = {
         "data": {"values": [{"a": 1, "b": 2}]},
         "mark": "bar",
@@ -241,8 +232,6 @@ def test_a_live_figure_is_a_sandboxed_frame_over_its_picture(figures):
 
 def test_the_same_figure_of_two_runs_stands_side_by_side_on_the_same_axes(figures, analysis, tmp_path):
     from synthetic_run import make_study
-
-    from infoflow.report import Figures
 
     other = Figures(make_study(tmp_path / "other", seeds=(1,)))
     name = figures.run.path.name

@@ -5,14 +5,18 @@ import json
 import pytest
 from support.invented_scales import scale_run
 
+from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
+from infoflow.over_training import STAGES_BY_WARMUP
+from infoflow.report import write_report
+from infoflow.results import RunFolder
+from infoflow.subjects.over_scale.claims import TRENDS, findings_over_scale
+
 HOSTILE = "<script>alert(1)</script>"
 FACTS = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}
 
 
 @pytest.fixture(scope="module")
 def found():
-    from infoflow.subjects.over_scale.claims import findings_over_scale
-
     runs = [
         scale_run(f"{HOSTILE}-{width}-{place}", fall, tokens, width=width, corpus=HOSTILE, seeds=seeds)
         for width in (64, 128)
@@ -27,10 +31,6 @@ def run(found, tmp_path_factory):
 
 
 def _written(found, path):
-    from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
-
     run = RunFolder(path)
     for schema in (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE):
         run.tables.write(found[schema.name], schema)
@@ -79,8 +79,6 @@ def test_what_holds_and_grows_comes_first(figure):
 
 
 def test_the_page_holds_hostile_names_as_text(run):
-    from infoflow.report import write_report
-
     page = write_report(run).read_text(encoding="utf-8")
     assert HOSTILE not in page
     assert "Which claims come closer to the published values" in page
@@ -89,11 +87,6 @@ def test_the_page_holds_hostile_names_as_text(run):
 
 
 def test_one_study_is_told_as_one(found, tmp_path):
-    from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
-    from infoflow.report import write_report
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
-
     run = RunFolder(tmp_path)
     scale = found[FINDINGS_OVER_SCALE.name]
     run.tables.write(scale[scale["run"] == scale["run"].iloc[0]], FINDINGS_OVER_SCALE)
@@ -108,10 +101,6 @@ def test_one_study_is_told_as_one(found, tmp_path):
 
 def test_without_two_scales_the_section_says_so(tmp_path, found):
     from drawn import tell
-
-    from infoflow.findings import FINDINGS_OVER_SCALE
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
 
     run = RunFolder(tmp_path)
     scale = found["findings_over_scale"]
@@ -146,11 +135,6 @@ def stages(values=(1.0, 1.0, 1.0), gap=0.1, objective="causal-lm"):
 
 def warmups(tmp_path, found, table):
     from drawn import tell
-
-    from infoflow.findings import FINDINGS_OVER_SCALE
-    from infoflow.over_training import STAGES_BY_WARMUP
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
 
     run = RunFolder(tmp_path)
     scale = found["findings_over_scale"]
@@ -202,8 +186,6 @@ def test_without_a_minimum_there_is_no_section_on_warmups(tmp_path, found):
 @pytest.mark.parametrize(("widths", "names"), [((64, 128), {"64", "128", "64, grammar"})])
 def test_a_line_is_named_by_its_width_and_by_a_corpus_of_few_runs(tmp_path, widths, names):
     from drawn import tell
-
-    from infoflow.subjects.over_scale.claims import findings_over_scale
 
     cells = [("grammar:9", widths[0], 3e5), *(("tatoeba", width, tokens) for tokens in (3e5, 3e6) for width in widths)]
     runs = [

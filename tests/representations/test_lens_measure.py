@@ -10,7 +10,7 @@ import torch
 
 from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
-from infoflow.foundation import UserError, hash64, hash64_array, stream
+from infoflow.foundation import UserError, hash64, hash64_array, make_display, stream, use_display
 from infoflow.models import load_model
 from infoflow.objectives import Example, MaskedLM, Vocabulary
 from infoflow.representations import Lens
@@ -226,8 +226,6 @@ def test_a_small_corpus_is_read_ten_times_at_most(matched_models, parallel_corpu
 @pytest.fixture
 def display():
     """What is noted."""
-    from infoflow.foundation import make_display, use_display
-
     noted = []
     shown = make_display("silent")
     shown.note = noted.append

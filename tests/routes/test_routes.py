@@ -6,7 +6,8 @@ import torch
 import transformers as t
 from support import tiny_heads as tiny
 
-from infoflow import analyze
+from infoflow import analyze, view
+from infoflow.cli import run
 from infoflow.corpus import Corpus, generate_grammar
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError
@@ -401,8 +402,6 @@ def test_heads_of_a_domain_are_those_of_two_corpora(corpus):
 
 
 def test_a_label_column_is_read_from_the_command_line(corpus, tmp_path):
-    from infoflow.cli import run
-
     tiny.llama(corpus).module.save_pretrained(tmp_path / "tiny")
     tiny.llama(corpus).tokenizer.save_pretrained(tmp_path / "tiny")
     rows = [f"{sentence.text}\t{'law' if at % 2 else 'news'}" for at, sentence in enumerate(generate_grammar(60))]
@@ -416,8 +415,6 @@ def test_a_label_column_is_read_from_the_command_line(corpus, tmp_path):
 
 
 def test_the_page_of_one_sentence_holds_its_route(corpus, tmp_path):
-    from infoflow import view
-
     path = view(tiny.llama(corpus), "the old cat sleeps").save(tmp_path / "cat.html")
     page = path.read_text(encoding="utf-8")
     assert '"further": ["route"]' in page or '"further":["route"]' in page

@@ -33,9 +33,9 @@ from infoflow.subjects.retrieval.stages import (
     TrainArm,
     WarmRetriever,
 )
-from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, measured_of
-from infoflow.subjects.retrieval.stages._arm_scores import ArmScores
-from infoflow.subjects.retrieval.stages._reading_matter import read_world
+from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, measured_of, probed_language
+from infoflow.subjects.retrieval.stages._arm_scores import ArmScores, unread_language
+from infoflow.subjects.retrieval.stages._reading_matter import read_world, training_accuracy
 from infoflow.subjects.retrieval.stages._retrieval_arms import ArmModel, arm_models
 from infoflow.subjects.retrieval.training import fact_query_rows
 from infoflow.training import TrainingHook, TrainingInterrupted
@@ -436,8 +436,6 @@ def test_every_arm_has_its_rows(read_run) -> None:
 
 
 def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text() -> None:
-    from infoflow.subjects.retrieval.stages._arm_measures import probed_language
-
     world = generate_facts(FactConfig(entities=64), seed=3)
     tokenizer, probed = world.tokenizer(), probed_language(world)
     texts = list(probed.column("text"))
@@ -455,8 +453,6 @@ def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text
 
 
 def test_no_sentence_whose_loss_is_told_stands_in_the_training_text() -> None:
-    from infoflow.subjects.retrieval.stages._arm_scores import unread_language
-
     world, unread = (read_world(FactConfig(entities=24), seed, 64) for seed in (3, 4))
     written = fact_corpus(unread.world)
     texts, labels = list(written.column("text")), list(written.column("label"))
@@ -655,8 +651,6 @@ def test_readers_that_write_are_trained_scored_and_published(read_run, tmp_path,
 
 def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
     """Query by query and candidate by candidate, without padding."""
-    from infoflow.subjects.retrieval.stages._reading_matter import training_accuracy
-
     stages = graph(plan_with(arms=["retrieve-learned"], variants=[], updates=60), tmp_path)
     for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm)]:
         stage.run()
@@ -672,8 +666,6 @@ def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
 
 def test_without_queries_of_one_mask_all_words_of_an_answer_must_be_right(tmp_path) -> None:
     """In a world of dates alone, beside a loop over queries, passages and masks."""
-    from infoflow.subjects.retrieval.stages._reading_matter import training_accuracy
-
     stages = graph(plan_with(arms=["read-gold"], variants=[], relations=2, updates=300), tmp_path)
     for stage in stages.of(TrainArm):
         stage.run()

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDeco
 from infoflow.foundation import UserError, file_digest
 from infoflow.results import Recipe, RunFolder
 from infoflow.studies import AbstractStage, Check, MeasureModel, Run, StudyModels, StudyPlan, study
+from infoflow.training import evaluate
 
 EVERY_TABLE = {
     "change_by_frequency",
@@ -144,8 +145,6 @@ def test_scores_are_beside_a_context_free_baseline(small_run: Run) -> None:
 
 
 def test_loss_equals_the_training_rooms_evaluation(small_run: Run, small_plan: StudyPlan) -> None:
-    from infoflow.training import evaluate
-
     scores = small_run.tables["task_scores"]
     for stage in small_run.stages.of(MeasureModel):
         if not stage.subject.trained:
