@@ -12,6 +12,7 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertLMHeadModel,
+    PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -197,7 +198,6 @@ def test_who_learns_is_asked_of_the_examples_that_are_trained_on(models, tmp_pat
 
 def test_a_tokenizer_that_ends_nothing_gets_its_end_of_text():
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
     plain = Tokenizer(models.WordLevel({"<end>": 0, "<unk>": 1, "cat": 2, "chat": 3}, unk_token="<unk>"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from datasets import ClassLabel, Dataset, Sequence
 
 from infoflow.adaptation import Choice, Classification, Tagging, load_task, make_task
 from infoflow.corpus import Corpus
@@ -201,8 +203,6 @@ def test_words_and_tags(write):
 
 
 def test_words_and_tags_of_a_data_set(write):
-    from datasets import ClassLabel, Dataset, Sequence
-
     rows = {"tokens": [["a", "Dog"], ["go"]], "ner": [[0, 1], [0]], "pos": [["D", "N"], ["V"]]}
     dataset = Dataset.from_dict(rows).cast_column("ner", Sequence(ClassLabel(names=["O", "B-X"])))
     data = load_task("t", **parts(dataset), words="tokens", tags="ner")
@@ -314,9 +314,6 @@ def test_questions_with_choices(write):
 
 
 def test_corpora_frames_and_datasets_in_memory(corpus_of):
-    import pandas as pd
-    from datasets import ClassLabel, Dataset
-
     columns = {"sentence": ["a dog", "a cat"], "label": [1, 0]}
     dataset = Dataset.from_dict(columns).cast_column("label", ClassLabel(names=["no", "yes"]))
     corpus = corpus_of(text=["a dog", "a cat"], label=["yes", "no"])

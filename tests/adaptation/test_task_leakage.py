@@ -1,5 +1,7 @@
 """Test texts that were seen before, beside a search of every pair."""
 
+from pathlib import Path
+
 import pytest
 
 from infoflow.adaptation import TASK_LEAKAGE, TaskData, leakage, load_task
@@ -45,8 +47,6 @@ def test_leakage_agrees_with_every_pair(corpus_of, texts):
 
 
 def test_the_leakage_of_acl_arc_is_as_the_data_says():
-    from pathlib import Path
-
     folder = Path(__file__).parents[3] / "shared" / "data" / "classify" / "acl-arc"
     if not folder.is_dir():
         pytest.skip("the real data sets are not here")

@@ -1,6 +1,7 @@
 """Each task against a plain loop of transformers, one example at a time; padding, batches and order change nothing."""
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
@@ -105,8 +106,6 @@ def test_several_labels_of_an_example(headed, tokenizer, vocabulary, texts, corp
 
 
 def test_the_best_set_is_the_best_of_all_sets(corpus_of):
-    from itertools import product
-
     from sklearn.metrics import f1_score
 
     task = Classification(task="t", labels=("w", "x", "y", "z"), multi=True)

@@ -1,5 +1,6 @@
 """Tuning from end to end: folders that transformers loads, the grid, several seeds, what is refused."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -205,8 +206,6 @@ def test_families_are_tuned_by_every_method(family, method, tmp_path):
 @pytest.mark.parametrize("method", ["full", "lora", "top"])
 def test_writers_are_tuned(family, method, tmp_path):
     """A text to write: of a model with two tokenizers each side by its own."""
-    import dataclasses
-
     texts = list(small_data(24).train.column("text"))
     corpus = Corpus.from_sentences([(text, text.split()[0]) for text in texts])
     data = TaskData(name="first-word", shape="generation", train=corpus, dev=corpus, test=corpus)

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from infoflow.foundation import UserError
 from infoflow.models import TARGET_FOLDER, forward_logits, load_model, model_inputs
@@ -83,8 +84,6 @@ def test_what_cannot_be_predicted_is_said(matched_models, kind, text, message):
 
 
 def test_models_that_write_no_text_say_so(matched_models):
-    from transformers import BertConfig, BertModel
-
     with pytest.raises(UserError, match="a masked LM: give it a text with blanks"):
         generate(matched_models["masked-lm"], TEXT)
     tokenizer = matched_models["masked-lm"].tokenizer

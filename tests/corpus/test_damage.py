@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from datasets import IterableDataset
 
 from infoflow.corpus import Corpus, load_corpus, train_tokenizer
 from infoflow.foundation import UserError, disagreement, kept, locked, make_display, seal, use_display
@@ -151,8 +152,6 @@ def test_a_folder_that_is_gone_is_no_damage(write, cache, small_batches, told):
 
 
 def test_a_corpus_without_a_key_replaces_a_damaged_copy(small_batches, cache, told):
-    from datasets import IterableDataset
-
     dataset = IterableDataset.from_generator(lambda: ({"text": line} for line in TEXT.splitlines()))
     expected = sentences(Corpus.from_dataset(dataset))
     (folder,) = (cache / "corpora").iterdir()

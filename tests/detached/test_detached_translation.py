@@ -1,5 +1,6 @@
 """Source shares and AUCs of translations against plain loops, in a model that translates and in one that does not."""
 
+import copy
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -29,8 +30,6 @@ def table(model, corpus, **how):
 @pytest.fixture(scope="module")
 def translator(matched_models, parallel_corpus):
     """The tiny model after a short training on word-by-word translations."""
-    import copy
-
     model = matched_models["translation"]
     model = replace(model, module=copy.deepcopy(model.module))
     reader = Reader(model, parallel_corpus, max_length=64, seed=0, decoder=True)

@@ -1,6 +1,7 @@
 """Every claim on tables where it is true, false, lost in noise, shown by its control too, or not to be tested."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from infoflow.findings import FINDINGS, TASK_DISTANCES, evaluate
@@ -148,8 +149,6 @@ def test_one_seed_decides_what_concerns_a_model_by_itself_and_says_so(make_study
 
 def like_trained(frame):
     """The untrained models' rows replaced by copies of the trained ones'."""
-    import pandas as pd
-
     if "trained" not in frame:
         return frame
     trained = frame[frame["trained"]]

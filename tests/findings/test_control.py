@@ -1,5 +1,7 @@
 """When a control takes the content out of a claim that holds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,8 +79,6 @@ def test_so_does_a_control_that_meets_every_condition(other, wanted):
 @pytest.mark.parametrize(("other", "wanted"), [(0.005, "holds"), (0.4, "undetermined")])
 def test_so_does_a_control_that_is_made_of_the_claims_own_numbers(other, wanted):
     """Row by row it has an interval too; a transformation of the estimates alone has none."""
-    from dataclasses import replace
-
     tables, finding = simple([0.5, 9.0], [0.0, 0.0], first={"threshold": 0.0})
 
     def judged(transform):

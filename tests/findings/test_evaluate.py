@@ -141,8 +141,6 @@ def test_partial_tables_never_raise(published_tables, data):
 
 def test_a_ratio_to_nothing_decides_nothing(make_study):
     """A causal LM that changes nothing at all: a warning of the division would be an error here."""
-    import numpy as np
-
     study = make_study()
     for side in ("input", "output"):
         study.information["causal-lm", "clean", side] = np.full(7, 2.0)

@@ -1,5 +1,7 @@
 """Claims in a file of the user's."""
 
+from pathlib import Path
+
 import pytest
 
 from infoflow import UserError
@@ -129,8 +131,6 @@ def _schema(name, frame, schema):
 
 
 def test_a_test_that_changes_the_folder_changes_it_for_itself(make_study, claim_file):
-    from pathlib import Path
-
     text = "import os\nos.chdir('/')\n" + CLAIM.replace("    return [exceeds", "    os.chdir('/')\n    return [exceeds")
     here = Path.cwd()
     assert evaluate(make_study().tables(), load_claims(claim_file(text)))["verdict"].tolist() == ["holds"]

@@ -1,6 +1,7 @@
 """Positional heads of one seed: selection and the three numbers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from infoflow.findings import FINDINGS, evaluate, positional_heads
@@ -45,8 +46,6 @@ def test_no_positional_head_refutes_the_claim(make_study):
 
 
 def test_cross_attention_and_decoder_heads_do_not_count(make_study):
-    import pandas as pd
-
     tables = make_study().tables()
     table = tables["head_positional"]
     cross = table.assign(kind="cross", value=0.99)

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from infoflow.findings import FINDINGS, Finding, describe, evaluate
@@ -64,10 +65,6 @@ def test_a_claim_of_which_a_part_was_not_read_is_ours():
 
 def test_the_table_of_simulated_studies_has_every_claim():
     """`experiments/validation/claims`: each holds where it is true, fails where it is not, and seldom holds between."""
-    from pathlib import Path
-
-    import pandas as pd
-
     table = pd.read_csv(Path(__file__).parents[2] / "experiments" / "validation" / "claims" / "claims.csv")
     assert set(table["claim"]) == set(FINDINGS), "run experiments/validation/claims/run.py for claims that are new"
     rows = table.set_index("where")

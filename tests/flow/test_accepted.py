@@ -2,17 +2,15 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
+import infoflow
 from infoflow import UserError
 from infoflow.flow import accepted_corpus, accepted_model, compare
 
 
 def test_a_folder_a_list_and_one_measure_are_taken(matched_models, tmp_path):
-    import numpy as np
-
-    import infoflow
-
     model, texts = matched_models["masked-lm"], ["the cat sees the dog", "a red house", "the old dog sleeps"]
     model.module.save_pretrained(tmp_path)
     model.tokenizer.save_pretrained(tmp_path)

@@ -2,6 +2,7 @@
 
 import pytest
 
+import infoflow
 from infoflow import UserError, measure_of
 from infoflow.flow import describe_measure, given_measures, load_measures
 from infoflow.heads import Entropy
@@ -133,8 +134,6 @@ def test_results_are_kept_by_the_text_of_the_file_and_by_name(measure_file):
 
 @pytest.mark.parametrize("wrong", ["raise ValueError('odd')", "raise SystemExit", "open('none.txt')"])
 def test_code_that_fails_while_measuring_names_its_file_and_line(measure_file, matched_models, parallel_corpus, wrong):
-    import infoflow
-
     failing = load_measures(measure_file(CLASS.replace("self._batches += 1", wrong)))
     model = matched_models["masked-lm"]
     with pytest.raises(UserError, match=r"counted of .* failed: its own code raised an error: mine\.py, line 17: "):

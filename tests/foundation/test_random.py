@@ -1,6 +1,7 @@
 """Random streams are functions of their key."""
 
 import hashlib
+import os
 import pickle
 import subprocess
 import sys
@@ -66,8 +67,6 @@ def test_same_numbers_in_another_process():
 
 
 def _env():
-    import os
-
     return {**os.environ, "PYTHONHASHSEED": "123"}
 
 

@@ -2,12 +2,14 @@
 
 # T token, H head, d head width
 
+import copy
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
@@ -139,8 +141,6 @@ def test_rows_and_what_they_say(model, corpus):
 
 def learned_model(matched_models, corpus, task="masked-lm", seconds=40):
     """A copy that knows something beyond frequencies: a few steps on the very corpus."""
-    import copy
-
     model = matched_models[task]
     model = load_model(copy.deepcopy(model.module), tokenizer=model.tokenizer)
     scorer = SentenceScorer(reader_of(model, corpus))
@@ -260,8 +260,6 @@ def test_what_is_asked_for_is_checked(matched_models, corpus, tmp_path):
 
 
 def test_models_that_it_says_nothing_about_are_passed_over():
-    from transformers import BertConfig, BertModel
-
     bare = BertModel(BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2))
     assert "no language-model head" in str(EncoderContext().refusal(load_model(bare)))
 

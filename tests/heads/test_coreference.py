@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,8 +129,6 @@ def test_tagged_text_without_trees(tmp_path):
 
 
 def test_a_perfect_head(corpus):
-    from dataclasses import replace
-
     reader = tiny.reader_of(tiny.bert(corpus, size=50, heads=1, layers=1), corpus)
     given = tiny.batch_of(reader, np.arange(2))
     weights = torch.zeros_like(given.attention["encoder", "self"][0])

@@ -1,5 +1,7 @@
 """What attention views show of one sentence."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -251,8 +253,6 @@ def test_pairs_that_cannot_be_read_are_refused(pairing, matched_models):
     ],
 )
 def test_special_tokens_belong_to_the_sentence_that_they_end(pairing, pattern, segments):
-    import copy
-
     from tokenizers.processors import TemplateProcessing
 
     tokenizer = copy.deepcopy(pairing.tokenizer)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.autograd.functional import jacobian
+from transformers.models.bert.modeling_bert import BertIntermediate
 
 from infoflow.foundation import UserError
 from infoflow.heads import relevance, token_relevance
@@ -383,7 +384,6 @@ def hooks_of(module):
 
 def test_what_has_no_rule_is_named_and_not_passed_over(build):
     """An operation between modules must not pass for a constant."""
-    from transformers.models.bert.modeling_bert import BertIntermediate
 
     class Odd(BertIntermediate):
         def forward(self, hidden_states):

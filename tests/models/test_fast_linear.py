@@ -1,5 +1,7 @@
 """Layers through oneDNN give what they give without it, and only where they may go that way."""
 
+from contextlib import ExitStack
+
 import pytest
 import torch
 from torch import nn
@@ -71,8 +73,6 @@ def test_the_bits_are_those_of_tensors_in_onednns_format(bias, strided):
 
 @pytest.mark.parametrize("case", ["gradients", "float64", "autocast", "outside"])
 def test_what_stays_as_it_is(library, routed, case):
-    from contextlib import ExitStack
-
     dtype = torch.float64 if case == "float64" else torch.float32
     module, x = layer().to(dtype), torch.randn(64, 6, dtype=dtype)
     with ExitStack() as stack:

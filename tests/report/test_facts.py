@@ -1,6 +1,7 @@
 """The figure of facts that models fill into blanks: numbers of the table, layers, controls, names that are escaped."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from drawn import drawn_figures
 
@@ -51,8 +52,6 @@ def rows(model, shift=0.0, **more):
 
 
 def written(path, models=("one",), further=()) -> RunFolder:
-    import pandas as pd
-
     run = RunFolder(path)
     run.update(kind="fill-in", title="Facts filled in", models=[{"name": name, "parameters": 1000} for name in models])
     frame = pd.DataFrame([*(each for shift, name in enumerate(models) for each in rows(name, -0.05 * shift)), *further])

@@ -3,6 +3,7 @@
 import ast
 import base64
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -215,8 +216,6 @@ def test_the_renderer_shows_any_chart_without_a_network():
 
 
 def test_the_installed_package_names_its_renderer():
-    import tomllib
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["altair.vegalite.v6.renderer"] == {"infoflow": "infoflow.report:render"}
 

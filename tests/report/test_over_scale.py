@@ -2,7 +2,9 @@
 
 import json
 
+import pandas as pd
 import pytest
+from scipy import stats
 from support.invented_scales import scale_run
 
 from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
@@ -115,8 +117,6 @@ def test_without_two_scales_the_section_says_so(tmp_path, found):
 
 def stages(values=(1.0, 1.0, 1.0), gap=0.1, objective="causal-lm"):
     """INVENTED: unigrams so many doublings of updates later by seed, at one sum of rates; bigrams have no stage."""
-    import pandas as pd
-
     keys = {"objective": objective, "variant": "", "architecture": "bert", "start": "", "update": -1, "trained": True}
     rows = []
     for seed, value in enumerate(values):
@@ -160,8 +160,6 @@ def test_two_warmups_have_a_section_in_place_of_the_empty_one(tmp_path, found):
 
 
 def test_families_of_blocks_have_a_panel_each(tmp_path, found):
-    import pandas as pd
-
     both = [stages(values=(value,) * 3).assign(architecture=family) for value, family in ((1.0, "bert"), (0.5, "gpt2"))]
     (section,) = warmups(tmp_path, found, pd.concat(both, ignore_index=True))
     assert [panel.title for panel in section.figures[0].panels] == ["causal LM (bert)", "causal LM (gpt2)"]
@@ -171,8 +169,6 @@ def test_families_of_blocks_have_a_panel_each(tmp_path, found):
 
 
 def test_the_interval_of_seeds_counts_where_it_is_wider_than_a_step(tmp_path, found):
-    from scipy import stats
-
     (section,) = warmups(tmp_path, found, stages(values=(0.4, 1.0, 1.6)))
     half = stats.t.ppf(0.975, 2) * 0.6 / 3**0.5
     assert f"1.0 doublings ({1 - half:.1f} to {1 + half:.1f})".replace("-", "−") in section.figures[0].answer[0]

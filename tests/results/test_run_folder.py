@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -81,8 +83,6 @@ def test_tables_by_name(tmp_path, schema):
 
 
 def test_tables_of_another_run_are_left_out(tmp_path, schema):
-    import shutil
-
     mine, other = (RunFolder(tmp_path / name) for name in ("mine", "other"))
     second = dataclasses.replace(schema, name="second")
     for run, seed in ((mine, 1), (other, 2)):
@@ -115,8 +115,6 @@ def test_table_written_again_is_read_again(tmp_path, schema):
 
 
 def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path, schema):
-    import shutil
-
     run, folder = RunFolder(tmp_path), tmp_path / "tables"
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     pd.DataFrame({"mine": [1]}).to_parquet(folder / "mine.parquet")
@@ -172,8 +170,6 @@ def test_a_folder_in_a_table_s_place_is_no_table_and_is_told_when_it_would_be_re
 
 
 def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_path, schema):
-    from dataclasses import replace
-
     run = RunFolder(tmp_path)
     others = [replace(schema, name=name) for name in ("training_history", "geometry")]
     for each in (schema, *others):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -195,8 +196,6 @@ while True:
 
 @pytest.mark.slow
 def test_kill_9_leaves_a_whole_table(tmp_path):
-    from pathlib import Path
-
     path = tmp_path / "t.parquet"
     command = [sys.executable, "-c", WRITER, str(path), str(Path(__file__).parent)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -6,6 +6,7 @@ import torch
 import transformers as t
 from support import tiny_heads as tiny
 
+import infoflow
 from infoflow import analyze, view
 from infoflow.cli import run
 from infoflow.corpus import Corpus, generate_grammar
@@ -285,8 +286,6 @@ def test_batches_and_padding_change_nothing(corpus):
 
 
 def test_an_encoder_and_its_decoder_have_rows_for_all_sublayers():
-    import infoflow
-
     corpus = infoflow.load_corpus("tatoeba-en-fr").select(range(40))
     tokenizer = tiny.tokenizer_of(corpus)
     torch.manual_seed(0)

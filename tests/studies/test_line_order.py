@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from datasets import Dataset
 
 from infoflow.corpus import Corpus, generate_grammar, train_tokenizer
 from infoflow.flow import PassOptions, measure
@@ -48,8 +49,6 @@ def models(rows):
 
 
 def corpus_of(rows):
-    from datasets import Dataset
-
     tags = [column for column in rows[0] if column not in ("text", "translation", "words", "word_starts")]
     data = Dataset.from_list(rows)
     return Corpus.from_dataset(data, translation="translation", words="words", tags=tags, name="lines")

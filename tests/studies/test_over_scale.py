@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
-from support.invented_scales import write_study
+from support.invented_scales import REPLICATES, keys, write_study
 from support.undrawn import undrawn
 
 from infoflow.foundation import UserError
@@ -54,10 +56,6 @@ def test_folders_are_checked(studies, tmp_path: Path) -> None:
 
 def warmed_up(path: Path, warmup: int, minimum: int, **how) -> Path:
     """A study whose divergence from unigrams is least at that update."""
-    import numpy as np
-    import pandas as pd
-    from support.invented_scales import REPLICATES, keys
-
     steps = [0, *sorted({round(2 ** (power / 12)) for power in range(121)})]  # much finer than a factor of 1.5
     training = {"updates": 1024, "warmup": warmup, "batch_tokens": how.get("batch_tokens", 512)}
     write_study(path, 0.6, 3e5, **training)

@@ -1,6 +1,7 @@
 """A whole study on generated sentences: what it leaves, and that it continues."""
 
 import dataclasses
+import fcntl
 import json
 import subprocess
 import sys
@@ -212,8 +213,6 @@ def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_dr
 
 
 def test_one_study_per_folder(tiny_plan: StudyPlan, tmp_path) -> None:
-    import fcntl
-
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="Another infoflow"):
