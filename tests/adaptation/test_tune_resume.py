@@ -16,10 +16,7 @@ def _hashes(found) -> list[str]:
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 
-@pytest.mark.parametrize(
-    ("method", "patience"),
-    [("full", 1), ("frozen", 0), ("mix", 0), ("lora", 0), ("decay", 1)],
-)
+@pytest.mark.parametrize(("method", "patience"), [("full", 1), ("frozen", 0), ("mix", 0), ("lora", 0), ("decay", 1)])
 def test_killed_is_uninterrupted(method: str, patience: int, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     deaths = ((1, 4), (2, 6), (3, 3))  # in the first rate's, in the second's, in that of the second seed

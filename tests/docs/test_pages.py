@@ -261,9 +261,7 @@ def test_a_notebook_keeps_neither_progress_nor_warnings_nor_frames():
 def test_outputs_become_html_that_markdown_leaves_alone():
     import nbformat
 
-    made = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# T"), nbformat.v4.new_code_cell("f()")],
-    )
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# T"), nbformat.v4.new_code_cell("f()")])
     html = '<div>\n\n<img alt="x" src="data:image/svg+xml;base64,AA"> $a$ [@b]</div>'
     made.cells[1].outputs = [nbformat.v4.new_output("display_data", data={"text/html": html})]
     text, picture = gallery.page(made, "t")

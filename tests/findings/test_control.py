@@ -17,10 +17,7 @@ def simple(curve, other, **conditions):
 
     def test(curves):
         first = {"threshold": 1.0, "unit": ""} | conditions.get("first", {})
-        return [
-            exceeds("first", curves["curve"][:, :1], **first),
-            exceeds("second", curves["curve"][:, 1:], 1.0, ""),
-        ]
+        return [exceeds("first", curves["curve"][:, :1], **first), exceeds("second", curves["curve"][:, 1:], 1.0, "")]
 
     claimed, shown = (Table(name, Spec("masked-lm")).reduce(lambda rows: rows.numbers) for name in ("claimed", "shown"))
     finding = Finding(

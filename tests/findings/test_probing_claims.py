@@ -33,9 +33,7 @@ def _changed(**curves) -> Probed:
 
 @pytest.mark.parametrize(
     ("name", "changes", "control"),
-    [
-        ("P-1", {("upos", "linear", "selectivity"): ((0.1, 0.3, 0.36, 0.35, 0.34),) * 2}, "untrained model"),
-    ],
+    [("P-1", {("upos", "linear", "selectivity"): ((0.1, 0.3, 0.36, 0.35, 0.34),) * 2}, "untrained model")],
 )
 def test_untrained_models_that_show_it_too_leave_it_open(name, changes, control):
     found = verdict(name, _changed(scores=changes))

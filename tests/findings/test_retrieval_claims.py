@@ -108,8 +108,7 @@ def test_the_time_in_which_the_retriever_is_frozen_is_not_its_first_third():
 
 
 @pytest.mark.parametrize(
-    ("windows", "reason"),
-    [((*FROZEN, 0.3, 0.2), "and there are 2"), (FROZEN, "the retriever was frozen all the time")],
+    ("windows", "reason"), [((*FROZEN, 0.3, 0.2), "and there are 2"), (FROZEN, "the retriever was frozen all the time")]
 )
 def test_a_retriever_that_learns_for_less_than_three_windows_has_no_thirds(windows, reason):
     found = verdict("R-24", {"windows": windows})

@@ -424,10 +424,7 @@ CASES = {
         "fails": {"phases": phases(induction=(50, "abrupt"), first=(60, "gradual"), before=(300, "abrupt"))},
         "undetermined": {"phases": phases(induction=(50, "abrupt"), first=(600, "gradual"), before=(20, "abrupt"))},
     },
-    "time:T10": {
-        "holds": {"role_turnover": roles(0.5)},
-        "fails": {"role_turnover": roles(0.06)},
-    },
+    "time:T10": {"holds": {"role_turnover": roles(0.5)}, "fails": {"role_turnover": roles(0.06)}},
     "time:T11": {
         "holds": {"translation_stages_over_training": stages(bump(8, 0.5), bump(32, 0.1), lambda u: 0.5)},
         "fails": {"translation_stages_over_training": stages(bump(8, -0.5), bump(32, -0.1), lambda u: 0.5)},

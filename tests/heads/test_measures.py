@@ -97,8 +97,7 @@ IDS, LENGTHS = list(range(100, 140)), [3 + i % 7 for i in range(40)]
 
 
 @pytest.mark.parametrize(
-    ("measure", "function"),
-    [(Confidence, confidence), (Entropy, attention_entropy), (PositionalScores, offset_scores)],
+    ("measure", "function"), [(Confidence, confidence), (Entropy, attention_entropy), (PositionalScores, offset_scores)]
 )
 def test_agree_with_the_pure_functions(measure, function):
     batch = self_attention(IDS, LENGTHS)
@@ -125,8 +124,7 @@ def test_batches_of_one_and_padded_batches_agree(measure, causal):
 def test_cross_attention_pads_each_side_on_its_own(measure):
     source, target = [4 + i % 5 for i in range(40)], [3 + i % 6 for i in range(40)]
     alone = run(
-        measure(),
-        *(cross_attention([i], [s], [t], False, False) for i, s, t in zip(IDS, source, target, strict=True)),
+        measure(), *(cross_attention([i], [s], [t], False, False) for i, s, t in zip(IDS, source, target, strict=True))
     )
     together = run(measure(), cross_attention(IDS, source, target, True, False))
     np.testing.assert_allclose(together["value"], alone["value"], rtol=1e-9)

@@ -6,14 +6,7 @@ import torch
 from support import tiny_heads as tiny
 
 from infoflow.flow import PassOptions, measure
-from infoflow.heads import (
-    PatternScores,
-    copying_scores,
-    logit_directions,
-    make_repeats,
-    output_weight,
-    pattern_mask,
-)
+from infoflow.heads import PatternScores, copying_scores, logit_directions, make_repeats, output_weight, pattern_mask
 from infoflow.models import readout, tap
 
 TOKENS = torch.tensor([[-1, 5, 7, 5, 9, 5, 7, -1], [3, 3, 4, 3, 4, 4, 3, 4]])

@@ -8,14 +8,7 @@ import torch
 import transformers
 
 from infoflow.foundation import UserError
-from infoflow.heads import (
-    output_weight,
-    quantise,
-    restore,
-    sentence_attention,
-    sentence_lens,
-    value_weighted_norms,
-)
+from infoflow.heads import output_weight, quantise, restore, sentence_attention, sentence_lens, value_weighted_norms
 from infoflow.models import load_model, model_inputs, tap
 
 IDS = [5, 9, 7, 9, 11, 4]

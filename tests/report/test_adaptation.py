@@ -323,13 +323,7 @@ def test_layers_taken_back_go_from_none_to_all(figures) -> None:
 
 def test_both_stacks_learned_the_task(alone) -> None:
     """Embeddings of both stacks are one place; blocks of the decoder have rows of their own."""
-    shares = {
-        ("encoder", -1): 0.2,
-        ("decoder", -1): 0.2,
-        ("encoder", 0): 0.1,
-        ("decoder", 0): 0.4,
-        ("", -2): 0.1,
-    }
+    shares = {("encoder", -1): 0.2, ("decoder", -1): 0.2, ("encoder", 0): 0.1, ("decoder", 0): 0.4, ("", -2): 0.1}
 
     def writes(frame):
         first = frame[frame["layer"] == -2]

@@ -33,12 +33,7 @@ def test_entries_are_replaced_one_by_one(tmp_path):
     run.update(plan={"seeds": [3]}, timings={"train": 1.5})
     entries = RunFolder(tmp_path).read()
     assert entries.pop("id")
-    assert entries == {
-        "version": 1,
-        "plan": {"seeds": [3]},
-        "title": "Étude",
-        "timings": {"train": 1.5},
-    }
+    assert entries == {"version": 1, "plan": {"seeds": [3]}, "title": "Étude", "timings": {"train": 1.5}}
     assert "Étude" in (tmp_path / "run.json").read_text(encoding="utf-8")  # for people to read
 
 

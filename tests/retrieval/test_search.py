@@ -12,10 +12,7 @@ from infoflow.foundation import UserError
 from infoflow.retrieval import NULL, DenseIndex, LexicalIndex, bm25_scores, candidates
 
 needs_bm25 = pytest.mark.skipif(find_spec("bm25s") is None, reason="needs bm25s")
-BACKENDS = [
-    "torch",
-    pytest.param("faiss", marks=pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss")),
-]
+BACKENDS = ["torch", pytest.param("faiss", marks=pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss"))]
 PASSAGES = [
     "ada lund works as a baker",
     "ada lund lives in oslo",

@@ -180,10 +180,7 @@ def test_tables_must_be_tables() -> None:
         ({"model": {"width": 100, "heads": 8}}, "multiple of model.heads.*100 and 8 heads. Try 96"),
         ({"training": {"end_learning_rate": 0.1}}, "end_learning_rate must be at most training.learning_rate"),
         ({"training": {"learning_rate": 1, "weight_decay": 1}}, "times training.weight_decay must be below 1"),
-        (
-            {"training": {"betas": [0.9]}},
-            r"betas must be a list of exactly 2 of numbers .*. Got \[0.9\]",
-        ),
+        ({"training": {"betas": [0.9]}}, r"betas must be a list of exactly 2 of numbers .*. Got \[0.9\]"),
         ({"training": {"betas": [0.9, 1.0]}}, r"betas\[1\] must be a number at least 0, below 1. Got 1.0"),
         ({"pruning": {"penalties": [0.1, math.nan]}}, r"penalties\[1\] must be a number .* Got nan"),
         ({"pruning": {"keep": [3.5]}}, "numbers of heads, or shares below 1. Got 3.5"),

@@ -18,14 +18,7 @@ from infoflow.studies import ContextPlan, Retrain, StudyPlan, Train, at_most, gr
 pytestmark = pytest.mark.slow
 
 MODEL = "translation/seed-0"
-SETTINGS = {
-    "on": True,
-    "updates": 4,
-    "learning_rate": 1e-2,
-    "sentences": 20,
-    "bleu_sentences": 6,
-    "save_every": 0,
-}
+SETTINGS = {"on": True, "updates": 4, "learning_rate": 1e-2, "sentences": 20, "bleu_sentences": 6, "save_every": 0}
 PLACE = ["kind", "which", "number", "retrained", "metric"]
 
 

@@ -81,11 +81,7 @@ def test_a_study_makes_every_table_and_draws_it(tiny_run: Run) -> None:
 
 
 def test_models_are_plain_checkpoints(small_run: Run) -> None:
-    loaders = {
-        "causal-lm": AutoModelForCausalLM,
-        "masked-lm": AutoModelForMaskedLM,
-        "translation": EncoderDecoderModel,
-    }
+    loaders = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "translation": EncoderDecoderModel}
     for objective, loader in loaders.items():
         assert loader.from_pretrained(small_run.path / "models" / objective / "seed-0") is not None
 

@@ -186,12 +186,7 @@ def test_models_of_one_layout_are_the_same_before_training(tmp_path) -> None:
         if not stage.tuned.subject.trained:
             found.setdefault(stage.tuned.key, []).append(stage)
     alike = [[stage.tuned.subject.recipe.objective.label for stage in group] for group in found.values()]
-    assert sorted(map(sorted, alike)) == [
-        ["bart", "span-corruption"],
-        ["causal-lm"],
-        ["masked-lm"],
-        ["translation"],
-    ]
+    assert sorted(map(sorted, alike)) == [["bart", "span-corruption"], ["causal-lm"], ["masked-lm"], ["translation"]]
     for first, *others in found.values():
         weights = first.tuned.load().module.state_dict()
         for other in others:
