@@ -161,6 +161,7 @@ def stored(found: dict[str, pd.DataFrame], given: list, path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [(1, 3), (0, 1, 2)])
 def test_an_earlier_comparison_stands_for_the_studies_that_it_compared(wide_grid, once, first, tmp_path):
     """Whichever were compared first: all at once give the same, to the bit, from the file."""

@@ -74,6 +74,7 @@ def true_information(noise, num=40_000):
 LEVELS = (0.4, 0.7, 1.1)
 
 
+@pytest.mark.slow
 def test_on_a_chain_with_growing_noise_the_order_is_found_and_intervals_cover():
     truth = np.array([true_information(noise) for noise in LEVELS])
     held = []

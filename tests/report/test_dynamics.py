@@ -133,6 +133,7 @@ def test_the_positive_part_is_what_layers_raised(run, figures) -> None:
     assert (data.loc[data["series"] == "masked-lm", "value"] == 0).all()
 
 
+@pytest.mark.slow
 def test_the_sentences_can_be_chosen(run, figures, tmp_path) -> None:
     other = RunFolder(tmp_path)
     other.update(kind="study", title="On two sets")

@@ -53,6 +53,7 @@ def test_an_engine_that_was_killed_is_told_and_started_again() -> None:
     assert _engine.svg_of(SPEC).startswith("<svg")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
 def test_a_limit_on_addresses_is_told() -> None:
     answer = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=120, check=True)

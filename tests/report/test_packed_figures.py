@@ -85,6 +85,7 @@ def test_unpacked_the_page_is_the_same(visit, report, tmp_path):
     assert len(seen[0]) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_without_scripts_a_note_says_why_a_figure_is_missing(browser, report, tmp_path):
     packed = tmp_path / "report.html"

@@ -112,6 +112,7 @@ def test_the_chart_has_the_means_over_words_and_both_controls(figure) -> None:
     assert own["high"] - own["value"] == pytest.approx(half)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_reader_chooses_a_word_a_model_and_a_layer(run, visit) -> None:
     pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")

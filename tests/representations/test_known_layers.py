@@ -80,6 +80,7 @@ def read(moved):
     return states, at, np.repeat(np.arange(len(words)), LENGTH - 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", FIRST_READABLE)
 def test_probes_read_a_token_once_it_has_been_moved(read, offset):
     states, at, sentences = read

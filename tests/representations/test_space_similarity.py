@@ -171,6 +171,7 @@ def test_weights_of_distinct_correlations_are_followed_too():
     assert np.std(found[1:]) / np.std(exact[1:]) == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.slow
 def test_intervals_are_as_wide_as_fresh_samples_scatter():
     """Measured over 80 samples of 1,000: 0.85 (mean CCA) to 1.1; 40 samples know a scatter to a tenth.
 

@@ -154,6 +154,7 @@ def test_half_precision(corpus):
         assert rough.loc[name].to_numpy() == pytest.approx(whole.loc[name].to_numpy(), abs=0.03)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_other_texts_give():
     """The interval of 100 texts holds the value of 100 others about as often as two such samples agree."""
     corpus = tiny.trees(800, seed=1)
