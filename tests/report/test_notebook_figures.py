@@ -134,7 +134,7 @@ def _timeless(path):
 
 @pytest.mark.parametrize("name", ["figure.gif", "figure"])
 def test_other_endings_are_refused(figures, tmp_path, name):
-    with pytest.raises(UserError, match=r"ends in \.svg"):
+    with pytest.raises(UserError, match=r"must end in \.svg"):
         figures["heads/map"].save(tmp_path / name)
 
 

@@ -167,7 +167,7 @@ def test_what_was_trained_on_stands_beside_random_and_all_heads(tmp_path) -> Non
     assert answer.startswith(
         "Encoder heads of translation: with 1 to 13 of 16 left and trained further (means over 5 points)"
     )
-    for gap, than in ((better, "better than as many random heads"), (gained, "better than the model before any head")):
+    for gap, than in ((better, "better than as many random heads"), (gained, "better than the unpruned model")):
         assert re.search(rf"{gap:.2f}"[:-1] + rf"\S* BLEU \([^)]+\) {than}", answer), answer
     assert re.search(rf"{behind:.2f}"[:-1] + r"\S* BLEU \([^)]+\) worse than all heads", answer), answer
     assert figure.findings == ("heads:H2",)
