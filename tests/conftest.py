@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from support.checkpoint_series import train_series
 from support.undrawn import undrawn
 
 typecheck.install("infoflow")
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.register_profile("untimed", deadline=None, max_examples=30)  # a busy machine is no failure
 settings.load_profile("untimed")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -23,6 +24,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False  # xdist keeps the order below
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests, files of slow tests alone are not imported."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    marked = re.search(r"^pytestmark = .*\bslow\b", collection_path.read_text(encoding="utf-8"), re.MULTILINE)
+    return True if marked else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,6 +44,10 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+def pytest_runtest_setup() -> None:
+    typecheck.begin()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,7 @@
 """What only POSIX has stands in few places of the source, each with a guard; files are read and written as UTF-8."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "infoflow"
@@ -50,9 +50,10 @@ GUARDED = {
 """Where they stand, and what keeps Windows from them. A new place needs such a guard, and a line here."""
 
 
-def _trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def _trees() -> list[tuple[str, ast.Module]]:
+    paths = sorted(SOURCE.rglob("*.py"))
+    return [(path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def _posix_only(tree: ast.AST) -> set[str]:

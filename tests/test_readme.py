@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from infoflow import StudyPlan
+from infoflow.cli import app
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -66,8 +69,6 @@ def test_every_block_runs_in_order_after_make_study(matched_models, tmp_path, mo
 
 
 def test_plans_load(tmp_path):
-    from infoflow import StudyPlan
-
     for number, text in enumerate(blocks("toml")):
         (tmp_path / f"{number}.toml").write_text(text)
         assert StudyPlan.load(tmp_path / f"{number}.toml").title in text
@@ -75,8 +76,6 @@ def test_plans_load(tmp_path):
 
 def test_commands_and_options_exist():
     """Every `infoflow ...` line of the examples names a command and options that there are."""
-    from infoflow.cli import app
-
     surface = set((ROOT / "tests" / "surface.txt").read_text(encoding="utf-8").split())
     lines = re.findall(r"^infoflow (\w+.*)$", "\n".join(blocks("sh")), flags=re.MULTILINE)
     assert len(lines) >= 10

@@ -31,7 +31,7 @@ def test_the_report_is_imported_without_the_libraries_of_models():
     assert loaded.isdisjoint(_SLOW)
 
 
-@pytest.mark.parametrize("command", [["--help"], ["heads", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize("command", [["--help"], ["heads", "--help"]])
 def test_help_is_shown_without_torch(command):
     loaded = _loaded(
         f"import sys; sys.argv = ['infoflow', *{command}]\nfrom infoflow.__main__ import main\n"

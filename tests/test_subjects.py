@@ -2,12 +2,11 @@
 
 import json
 import pkgutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from support.plain import run_plain
 
 import infoflow.subjects
 from infoflow.findings import FINDINGS
@@ -19,11 +18,14 @@ OWN = {"explorer": {"server"}, "retrieval": {"models", "objectives", "training"}
 """Further parts: the explorer's server; models of readers and retrievers, their objectives, and their training."""
 
 REST = """
-import importlib, json, pkgutil, sys
+import importlib, json, pkgutil, sys, warnings
+
+warnings.simplefilter("ignore")
 import pandas as pd
 import infoflow, infoflow.subjects
 from infoflow.cli import run
 from infoflow.findings import FINDINGS
+from infoflow.foundation import SilentDisplay, use_display
 from infoflow.report._story import sections
 from infoflow.results import RunFolder, Recipe
 from infoflow.studies import StudyPlan, graph
@@ -32,14 +34,14 @@ from infoflow.studies.stages import stages
 for module in pkgutil.walk_packages(infoflow.subjects.__path__, "infoflow.subjects."):
     importlib.import_module(module.name)
 assert run(["--help"]) == 0
-out = sys.argv[1]
-plan = StudyPlan.from_json(json.loads(sys.argv[2]))
+out, plan = OUT, StudyPlan.from_json(PLAN)
 assert len(graph(plan, out)) > 2
 assert len(sections()) > 2
-trained = infoflow.train("masked-lm", plan, out=out + "/trained")
-found = infoflow.analyze([str(trained.folder)], corpus="grammar", sentences=60, out=out + "/analysis",
-                         only=("mutual_information", "head_confidence"))
-print(json.dumps({"claims": list(FINDINGS), "report": found.report().stat().st_size}))
+with use_display(SilentDisplay()):
+    trained = infoflow.train("masked-lm", plan, out=out + "/trained")
+    found = infoflow.analyze([str(trained.folder)], corpus="grammar", sentences=60, out=out + "/analysis",
+                             only=("identity_neighbours", "head_confidence"))
+    print(json.dumps({"claims": list(FINDINGS), "report": found.report().stat().st_size}))
 """
 PLAN = {
     "objectives": ["masked-lm", "causal-lm"],
@@ -89,21 +91,10 @@ def test_without_a_subject_the_rest_works(subject, tmp_path):
     """All other modules are imported; help, a plan's graph, a training, an analysis and its report work."""
     gone = {*SUBJECTS} if subject == "all" else _with_importers(subject)
     _link_package(tmp_path / "src" / "infoflow", gone)
-    (tmp_path / "rest.py").write_text(REST, encoding="utf-8")
-    told = subprocess.run(
-        [sys.executable, tmp_path / "rest.py", tmp_path / "out", json.dumps(PLAN)],
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(tmp_path),
-            "PYTHONPATH": str(tmp_path / "src"),
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
+    head = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path / 'src')!r})\nOUT, PLAN = {str(tmp_path / 'out')!r}, {PLAN!r}\n"
     )
-    assert told.returncode == 0, told.stderr
-    rest = json.loads(told.stdout.splitlines()[-1])
+    rest = json.loads(run_plain(head + REST, tmp_path).splitlines()[-1])
     kept = {claim.id for claim in FINDINGS.values() if _subject_of(claim.test.__module__) not in gone}
     assert {*rest["claims"]} == kept
     assert rest["report"] > 100_000
@@ -144,9 +135,11 @@ FIRST = replace(published.v1, id="mine:M-1")
 """,
 }
 ASKED = """
-import sys
+import warnings
+
+warnings.simplefilter("ignore")
 import infoflow.subjects
-infoflow.subjects.__path__.append(sys.argv[1])
+infoflow.subjects.__path__.append(FOLDER)
 from infoflow.findings import FINDINGS
 from infoflow.studies import AnalysisPlan, standard_measures
 assert "mine:M-1" in FINDINGS
@@ -160,4 +153,4 @@ def test_a_subject_of_single_modules_adds_a_claim_and_a_measure_that_is_measured
     folder.mkdir(parents=True)
     for name, text in {"__init__.py": '"""Mine."""', **ADDED}.items():
         (folder / name).write_text(text)
-    subprocess.run([sys.executable, "-c", ASKED, str(folder.parent)], check=True)
+    run_plain(f"FOLDER = {str(folder.parent)!r}\n{ASKED}", tmp_path)

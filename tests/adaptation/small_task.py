@@ -55,9 +55,7 @@ def small_tokenizer() -> PreTrainedTokenizerFast:
     core = Tokenizer(WordLevel({word: number for number, word in enumerate(_SPECIAL + WORDS)}, unk_token="[UNK]"))
     core.pre_tokenizer = Whitespace()
     core.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=core,

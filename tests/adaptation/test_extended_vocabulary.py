@@ -6,7 +6,14 @@ from itertools import pairwise
 import pytest
 import torch
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer, GPT2Tokenizer
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertTokenizer,
+    GPT2Tokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from infoflow.adaptation import add_tokens, extend_vocabulary
 from infoflow.corpus import Vocabulary, generate_grammar, train_tokenizer
@@ -127,7 +134,6 @@ def test_fewer_where_nothing_is_frequent_and_refused_where_it_cannot_be(tmp_path
 
 def _extend_unigram():
     from tokenizers import SentencePieceUnigramTokenizer
-    from transformers import PreTrainedTokenizerFast
 
     learned = SentencePieceUnigramTokenizer()
     special = {"special_tokens": ["<unk>"], "unk_token": "<unk>"}

@@ -17,7 +17,6 @@ from infoflow.adaptation import (
 )
 from infoflow.corpus import generate_grammar
 from infoflow.flow import measure
-from infoflow.foundation import UserError
 from infoflow.probing import Probe
 
 pytestmark = pytest.mark.slow
@@ -90,10 +89,3 @@ def test_probes_are_those_of_the_probing_room(tuned):
 
 def test_without_annotation_only_words_and_places_are_asked(tables):
     assert set(tables["probes_after_tuning"].probe) == {"word", "position"}
-
-
-def test_bad_input(tuned):
-    with pytest.raises(UserError, match="only must name"):
-        inside_view(toy_before(), tuned, ToyTask(), toy_data(), only=["nothing"])
-    with pytest.raises(UserError, match="no tuned model"):
-        inside_view(toy_before(), [], ToyTask(), toy_data())

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from adaptation.toy_task import ToyTask, toy_before, toy_data, toy_tokenizer
@@ -14,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from infoflow.adaptation import first_readable, label_by_layer, label_readable
-from infoflow.foundation import UserError
 
 pytestmark = pytest.mark.slow
 
@@ -106,11 +104,3 @@ def test_first_readable_is_near_the_best_and_none_before_it_is(values, within):
     found = first_readable(values, within)
     assert values[found] >= max(values) - within
     assert all(value < max(values) - within for value in values[:found])
-
-
-def test_bad_input():
-    with pytest.raises(UserError, match="no finite value"):
-        first_readable([math.nan])
-    with pytest.raises(UserError, match="no label"):
-        label_by_layer(toy_before(), [], ToyTask(shape="choice"), toy_data())
-    assert isinstance(label_readable(pd.DataFrame(columns=["layer", "metric", "state", "value"])), pd.DataFrame)

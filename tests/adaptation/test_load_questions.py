@@ -2,7 +2,9 @@
 
 import json
 
+import pandas as pd
 import pytest
+from datasets import Dataset
 
 from infoflow.adaptation import Generation, SpanExtraction, load_task, make_task
 from infoflow.corpus import Corpus
@@ -93,8 +95,6 @@ def test_passages_stay_together_where_parts_are_split(tmp_path):
 )
 @pytest.mark.parametrize("ending", ["jsonl", "tsv", "frame"])
 def test_a_labelled_question_is_the_first_text_of_a_pair(tmp_path, columns, named, ending):
-    import pandas as pd
-
     rows = [("is it Oslo", "Oslo lies in Norway.", "yes"), ("is it Rome", "Oslo lies in Norway.", "no")]
     frame = pd.DataFrame(rows, columns=columns)
     path = tmp_path / f"rows.{ending}"
@@ -153,9 +153,6 @@ def test_places_of_answers_are_read_whoever_is_named(tmp_path, starts):
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "dataset", "frame"])
 def test_places_beside_nested_answers_are_read(tmp_path, kind):
-    import pandas as pd
-    from datasets import Dataset
-
     def source(answers):
         rows = [{**_ROW, "answers": answers}]
         if kind == "jsonl":

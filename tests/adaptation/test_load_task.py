@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from datasets import ClassLabel, Dataset, Sequence
 
+from infoflow.adaptation import Choice, Classification, Tagging, load_task, make_task
+from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, use_display
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -51,8 +55,6 @@ def parts(path):
 
 
 def test_label_and_text(write):
-    from infoflow.adaptation import Classification, load_task, make_task
-
     path = write("a.tsv.gz", "x\ta dog", "y\ta cat", "x\ta house", "\tno label")
     data = load_task("t", **parts(path))
     assert (data.shape, data.labels, len(data.train)) == ("classification", ("x", "y"), 3)
@@ -65,8 +67,6 @@ def test_label_and_text(write):
 
 
 def test_pairs_and_the_two_labels_of_sick(write):
-    from infoflow.adaptation import load_task, make_task
-
     pairs = write("pairs.tsv", "1\ta dog\ta cat", "0\tthe dog\tthe dog")
     data = load_task("t", **parts(pairs))
     assert [(s.text, s.second, s.label) for s in data.dev] == [("a dog", "a cat", "1"), ("the dog", "the dog", "0")]
@@ -83,8 +83,6 @@ def test_pairs_and_the_two_labels_of_sick(write):
 
 
 def test_columns_by_number_and_several_labels(write):
-    from infoflow.adaptation import load_task, make_task
-
     path = write(
         "hoc.tsv", "doc1\t\ta dog", "doc1\tx|y\ta cat", "doc2\t\ta house", "doc2\ty\tthe dog", "doc2\t\tthe cat"
     )
@@ -104,7 +102,6 @@ def test_columns_by_number_and_several_labels(write):
 
 def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
     """Commands and plans write both as text."""
-    from infoflow.adaptation import load_task
 
     def read(path, **columns):
         return [(one.label, one.text, one.second) for one in load_task("t", **parts(path), **columns).train]
@@ -141,30 +138,22 @@ def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
     ],
 )
 def test_a_line_of_another_width_is_named(write, lines, message):
-    from infoflow.adaptation import load_task
-
     with pytest.raises(UserError, match=message):
         load_task("t", **parts(write("a.tsv", *lines)))
 
 
 def test_blank_columns_behind_the_others_are_no_columns(write):
-    from infoflow.adaptation import load_task
-
     data = load_task("t", **parts(write("a.tsv", "x\ta dog\t", "y\ta cat", "x\ta house")))
     assert len(data.train) == 3
 
 
 def test_examples_without_a_label_are_told(write, notes):
-    from infoflow.adaptation import load_task
-
     load_task("t", **parts(write("a.tsv", "x\ta dog", "y\ta cat", "\ta house")))
     assert notes == ["a.tsv: 1 examples without a label were left out."] * 3
 
 
 @pytest.mark.parametrize("ending", ["tsv", "jsonl"])
 def test_examples_that_annotators_did_not_agree_on_have_no_label(write, notes, ending):
-    from infoflow.adaptation import load_task
-
     columns = ("gold_label", "sentence1", "sentence2")
     rows = [("neutral", "a dog", "a cat"), ("-", "a house", "a cat"), ("entailment", "a big dog", "a dog")]
     lines = ["\t".join(row) for row in (columns, *rows)]
@@ -179,8 +168,6 @@ def test_examples_that_annotators_did_not_agree_on_have_no_label(write, notes, e
 
 
 def test_the_text_to_write_is_named_as_a_label_is(write):
-    from infoflow.adaptation import load_task
-
     path = write("a.jsonl", *(json.dumps({"input": f"a {word}", "output": word}) for word in ("dog", "cat", "house")))
     data = load_task("t", **parts(path), shape="generation", text="input", label="output")
     assert list(data.train.column("translation")) == ["dog", "cat", "house"]
@@ -194,8 +181,6 @@ def test_the_text_to_write_is_named_as_a_label_is(write):
 
 
 def test_words_and_tags(write):
-    from infoflow.adaptation import Tagging, load_task, make_task
-
     path = write("ner.tsv", "a\tO", "Dog\tB-X", "", "the\tO", "big\tB-X", "dog\tI-X")
     data = load_task("t", **parts(path))
     assert (data.shape, data.labels, len(data.train)) == ("tagging", ("O", "B-X", "I-X"), 2)
@@ -218,10 +203,6 @@ def test_words_and_tags(write):
 
 
 def test_words_and_tags_of_a_data_set(write):
-    from datasets import ClassLabel, Dataset, Sequence
-
-    from infoflow.adaptation import load_task, make_task
-
     rows = {"tokens": [["a", "Dog"], ["go"]], "ner": [[0, 1], [0]], "pos": [["D", "N"], ["V"]]}
     dataset = Dataset.from_dict(rows).cast_column("ner", Sequence(ClassLabel(names=["O", "B-X"])))
     data = load_task("t", **parts(dataset), words="tokens", tags="ner")
@@ -238,8 +219,6 @@ def test_words_and_tags_of_a_data_set(write):
 
 
 def test_conll_2003_and_other_words_with_tags(write):
-    from infoflow.adaptation import load_task
-
     lines = ("-DOCSTART- -X- -X- O", "", "EU NNP B-NP B-ORG", "rejects VBZ B-VP O", "", "Peter NNP B-NP B-PER")
     data = load_task("t", **parts(write("ner.conll", *lines)))
     assert (data.shape, data.labels, len(data.train)) == ("tagging", ("B-ORG", "O", "B-PER"), 2)
@@ -252,8 +231,6 @@ def test_conll_2003_and_other_words_with_tags(write):
 
 
 def test_a_part_that_is_no_file(tmp_path):
-    from infoflow.adaptation import load_task
-
     with pytest.raises(UserError, match=r"a file with labelled examples\. .* is a folder"):
         load_task("t", train=tmp_path)
     with pytest.raises(
@@ -268,8 +245,6 @@ def test_a_part_that_is_no_file(tmp_path):
 
 
 def test_examples_that_are_all_empty(write):
-    from infoflow.adaptation import load_task
-
     path = write("a.jsonl", *(json.dumps({"source": f"a {word}", "target": " "}) for word in ("dog", "cat")))
     with pytest.raises(
         UserError, match=r"needs text and translation\. In a\.jsonl none of 2 examples has all of these"
@@ -282,8 +257,6 @@ def test_examples_that_are_all_empty(write):
 
 
 def test_the_line_of_the_file_is_named_where_a_label_is_no_number(write):
-    from infoflow.adaptation import load_task
-
     lines = [f"{number}.5\tword {number} of {number * 7}" for number in range(40)]
     lines[3], lines[22] = "\tno label", "nan\tword"
     with pytest.raises(UserError, match=r'a\.tsv, example 23, has "nan"'):
@@ -291,8 +264,6 @@ def test_the_line_of_the_file_is_named_where_a_label_is_no_number(write):
 
 
 def test_tables_by_usual_and_given_names(write):
-    from infoflow.adaptation import load_task
-
     rows = [{"premise": "a dog", "hypothesis": "a cat", "label": 0}, {"premise": "a", "hypothesis": "b", "label": 1}]
     path = write("a.jsonl", *map(json.dumps, rows))
     data = load_task("t", **parts(path))
@@ -316,8 +287,6 @@ def test_tables_by_usual_and_given_names(write):
     ],
 )
 def test_a_header_that_is_half_known_is_no_example(write, header, message):
-    from infoflow.adaptation import load_task
-
     rows = [["x", "a dog", "a cat"], ["y", "a house", "the cat"], ["x", "the dog", "a cat"]]
     path = write("a.tsv", header, *("\t".join(row[: header.count("\t") + 1]) for row in rows))
     with pytest.raises(UserError, match=f"its column names do not show which one has {message}\\.\nName it, .*label="):
@@ -327,15 +296,11 @@ def test_a_header_that_is_half_known_is_no_example(write, header, message):
 
 
 def test_a_class_called_as_a_column_is_no_header(write):
-    from infoflow.adaptation import load_task
-
     data = load_task("t", **parts(write("a.tsv", "question\twhat is it", "answer\ta dog", "question\twho is it")))
     assert data.labels == ("question", "answer")
 
 
 def test_questions_with_choices(write):
-    from infoflow.adaptation import Choice, load_task, make_task
-
     row = {"dialogue": ["M: a dog?", "W: a cat."], "question": "What?", "choices": ["a dog", "a cat"], "answer": 1}
     data = load_task("t", **parts(write("a.jsonl", json.dumps(row), json.dumps({**row, "answer": 0}))))
     first = data.train[0]
@@ -349,11 +314,6 @@ def test_questions_with_choices(write):
 
 
 def test_corpora_frames_and_datasets_in_memory(corpus_of):
-    import pandas as pd
-    from datasets import ClassLabel, Dataset
-
-    from infoflow.adaptation import load_task
-
     columns = {"sentence": ["a dog", "a cat"], "label": [1, 0]}
     dataset = Dataset.from_dict(columns).cast_column("label", ClassLabel(names=["no", "yes"]))
     corpus = corpus_of(text=["a dog", "a cat"], label=["yes", "no"])
@@ -363,8 +323,6 @@ def test_corpora_frames_and_datasets_in_memory(corpus_of):
 
 
 def test_numbers_are_a_regression_where_they_cannot_be_classes(corpus_of, notes):
-    from infoflow.adaptation import load_task
-
     def shape(labels):
         corpus = corpus_of(text=[f"text {place}" for place in range(len(labels))], label=labels)
         return load_task("t", **parts(corpus)).shape
@@ -381,8 +339,6 @@ def test_numbers_are_a_regression_where_they_cannot_be_classes(corpus_of, notes)
 
 
 def test_missing_parts_are_split_off_by_content_and_told(texts, corpus_of, notes):
-    from infoflow.adaptation import load_task
-
     drawn = [f"{text} number {place} of all {place * 7} sentences" for place, text in enumerate(texts(400))]
     labels = ["x" if len(text) % 2 else "y" for text in drawn]
     data = load_task("t", train=corpus_of(text=drawn, label=labels))
@@ -402,8 +358,6 @@ def test_missing_parts_are_split_off_by_content_and_told(texts, corpus_of, notes
 
 
 def test_rare_labels_of_parts_that_are_split_off_are_left_out(texts, corpus_of):
-    from infoflow.adaptation import load_task
-
     drawn = [f"{text} number {place} of all {place * 7} sentences" for place, text in enumerate(texts(60))]
     labels = [f"rare {place}" if place % 3 == 0 else "xy"[place % 2] for place in range(60)]
     data = load_task("t", train=corpus_of(text=drawn, label=labels))
@@ -433,17 +387,12 @@ def test_rare_labels_of_parts_that_are_split_off_are_left_out(texts, corpus_of):
     ],
 )
 def test_what_is_wrong_is_said(labels, more, message, corpus_of):
-    from infoflow.adaptation import load_task
-
     train, test = (corpus_of("part", text=["a dog", "a cat"], label=each) for each in labels)
     with pytest.raises(UserError, match=message):
         load_task("t", train=train, dev=train, test=test, **more)
 
 
 def test_a_shape_that_there_is_not():
-    from infoflow.adaptation import load_task
-    from infoflow.corpus import Corpus
-
     corpus = Corpus.from_sentences(["a dog"])
     load = inspect.unwrap(load_task)  # in tests beartype would speak first
     with pytest.raises(UserError, match=r"shape must be one of classification.* Got \"song\""):
@@ -451,8 +400,6 @@ def test_a_shape_that_there_is_not():
 
 
 def test_what_is_wrong_with_tags_is_said(tagged):
-    from infoflow.adaptation import load_task
-
     words = [["a", "dog"], ["go"]]
     train = tagged(words, [["O", "B-X"], ["O"]])
     with pytest.raises(
@@ -483,8 +430,6 @@ def test_what_is_wrong_with_tags_is_said(tagged):
     ],
 )
 def test_real_files(folder, kind, more, shape, classes, sizes):
-    from infoflow.adaptation import load_task, make_task
-
     files = {part: DATA / folder / f"{part}.{kind}" for part in ("train", "dev", "test")}
     data = load_task(folder, **files, **more)
     assert (data.shape, len(data.labels)) == (shape, classes)
@@ -494,9 +439,6 @@ def test_real_files(folder, kind, more, shape, classes, sizes):
 
 def test_the_tags_that_were_named_are_those_that_are_trained(tmp_path):
     """Columns with the same tags, and one whose first sentence lacks a tag, are told apart by what was named."""
-    from infoflow.adaptation import load_task, make_task
-    from infoflow.corpus import Corpus
-
     lines = ("a O O B-X", "Dog O B-X I-X", "", "the B-X O O", "cat I-X B-X B-X", "sat O I-X O")
     (tmp_path / "layers.conll").write_text("\n".join(lines) + "\n")
     for column in ("tag_1", "tag_2", "tag"):

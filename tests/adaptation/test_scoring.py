@@ -174,7 +174,7 @@ def test_right_answers_alone_leave_matthews_an_interval(share):
 def test_matthews_covers_near_its_bound():
     rng, covered = np.random.default_rng(5), []
     truth = 0.98  # of balanced classes, 1 % errors in each
-    for _ in range(200):
+    for _ in range(100):
         wanted = rng.integers(0, 2, 60)
         said = np.where(rng.random(60) < 0.01, 1 - wanted, wanted)
         row = class_scores(wanted, said, 1, 2)["matthews"].row

@@ -2,12 +2,11 @@
 
 import numpy as np
 
+from infoflow.adaptation import Classification, Predictions
 from infoflow.foundation import block_of, replicate_weights
 
 
 def test_a_resample_without_examples_is_no_number(corpus_of):
-    from infoflow.adaptation import Classification, Predictions
-
     corpus = corpus_of(text=["a dog", "a cat", "a house"], label=["x", "y", "x"])
     said = Predictions(said=("x", "x", "x"), wanted=("x", "y", "x"), values=np.ones(3))
     scores = Classification(task="t", labels=("x", "y")).scores(said, corpus, corpus)
@@ -23,8 +22,6 @@ def test_a_resample_without_examples_is_no_number(corpus_of):
 
 
 def test_the_main_metric_is_the_first(corpus_of):
-    from infoflow.adaptation import Classification, Predictions
-
     corpus = corpus_of(text=["a dog", "a cat", "a house"], label=["x", "y", "x"])
     said = Predictions(said=("x", "y", "x"), wanted=("x", "y", "x"), values=np.ones(3))
     for main in ("accuracy", "macro_f1", "matthews"):

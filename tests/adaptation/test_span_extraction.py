@@ -75,11 +75,6 @@ def test_windows_that_ask_for_nothing_weigh_nothing():
     assert TASK.counts(batch) == {"span": 1}
 
 
-def test_a_passage_of_one_window_is_all_context():
-    (window,) = _rows(asked(("Ann lives in Oslo.", "Where?", [], [])), max_length=64).windows
-    assert window.best.tolist() == (window.offsets[:, 0] >= 0).tolist()
-
-
 def _slowly(rows, corpus, task, model=MODEL) -> list[list[tuple[str, float]]]:
     """Each question's distinct answers with their sums of start and end: the best pairs of each window, joined."""
     best: list[dict[str, float]] = [{} for _ in corpus]
@@ -255,15 +250,6 @@ def test_a_model_without_the_head_is_refused():
     )
     with pytest.raises(UserError, match=r"scores for starts and ends. Got a BertForMaskedLM"):
         TASK.example_losses(BertForMaskedLM(config), _batch(_rows(), [0]))
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [({"doc_stride": 0}, "doc_stride"), ({"best": 0}, "best"), ({"query_length": 0}, "query_length")],
-)
-def test_options_beyond_their_limits_are_refused(option, message):
-    with pytest.raises(UserError, match=message):
-        SpanExtraction(task="towns", **option)
 
 
 @pytest.mark.slow

@@ -1,8 +1,11 @@
 """Test texts that were seen before, beside a search of every pair."""
 
+from pathlib import Path
+
 import pytest
 
-from infoflow.adaptation import TASK_LEAKAGE
+from infoflow.adaptation import TASK_LEAKAGE, TaskData, leakage, load_task
+from infoflow.corpus import Corpus
 
 
 def words(text):
@@ -21,9 +24,6 @@ def one_word_apart(a, b):
 
 
 def test_leakage_agrees_with_every_pair(corpus_of, texts):
-    from infoflow.adaptation import TaskData, leakage
-    from infoflow.corpus import Corpus
-
     test = corpus_of(
         text=["A dog sees the cat.", "the dog runs very fast today", *texts(40)],
         second=["the old house", "a  CAT sleeps", *texts(40, seed=1)],
@@ -47,10 +47,6 @@ def test_leakage_agrees_with_every_pair(corpus_of, texts):
 
 
 def test_the_leakage_of_acl_arc_is_as_the_data_says():
-    from pathlib import Path
-
-    from infoflow.adaptation import leakage, load_task
-
     folder = Path(__file__).parents[3] / "shared" / "data" / "classify" / "acl-arc"
     if not folder.is_dir():
         pytest.skip("the real data sets are not here")

@@ -7,8 +7,8 @@ from adaptation.small_task import small_data, small_model, small_tokenizer
 from transformers import AutoConfig
 
 from infoflow.adaptation import AbstractTask, make_task, task_model
-from infoflow.foundation import UserError
-from infoflow.models import load_model
+from infoflow.foundation import PlainDisplay, UserError, use_display
+from infoflow.models import StaticConfig, StaticVectors, load_model
 from infoflow.objectives import SENTENCE_FIELDS
 
 FAMILIES = (
@@ -117,8 +117,6 @@ def test_a_writer_is_the_whole_model():
 @pytest.mark.parametrize("family", ["bert", "causal-bert", "roberta", "distilbert", "electra", "gpt2", "bart"])
 def test_a_head_of_other_labels_is_left_out_and_told(family, asked, task, tmp_path, capsys):
     """Whatever labels it has, and as many: the new one is a function of the seed, as on the body alone."""
-    from infoflow.foundation import PlainDisplay, use_display
-
     old = TAGGING if asked == "tags" and family != "bart" else task
     tuned = task_model(small_model(family), old, seed=1)
     tuned.save_pretrained(tmp_path)
@@ -154,8 +152,6 @@ def test_what_was_classified_before_says_nothing_of_spans_and_choices(family, be
 
 
 def test_a_fresh_pooler_is_told(task, capsys):
-    from infoflow.foundation import PlainDisplay, use_display
-
     with use_display(PlainDisplay()):
         task_model(small_model(), task)
     assert "no pooler" in capsys.readouterr().err
@@ -175,8 +171,6 @@ def test_a_model_that_lacks_the_head_is_told(family, asked, message):
 
 
 def test_a_model_without_attention_is_refused(task):
-    from infoflow.models import StaticConfig, StaticVectors
-
     model = load_model(StaticVectors(StaticConfig(vocab_size=35, hidden_size=8)), small_tokenizer())
     with pytest.raises(UserError, match="no AutoModelForSequenceClassification of its family"):
         task_model(model, task)

@@ -1,20 +1,21 @@
 """Each task against a plain loop of transformers, one example at a time; padding, batches and order change nothing."""
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from infoflow.adaptation import Choice, Classification, Predictions, Regression, Tagging
 from infoflow.foundation import UserError, stream
+from infoflow.training import TrainConfig, TrainingData, train, trained_objective
 
 FAMILIES = ("bert", "gpt2", "bart", "t5")
 
 
 def whole_batch(task, rows, vocabulary, places):
-    from infoflow.training import TrainingData
-
     return TrainingData(source=rows, vocabulary=vocabulary).batch(task, np.asarray(places), ("test",), 0)
 
 
@@ -47,8 +48,6 @@ def check_predictions(task, module, rows, corpus, vocabulary):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("pairs", [False, True])
 def test_classification_is_that_of_transformers(family, pairs, headed, tokenizer, vocabulary, texts, corpus_of):
-    from infoflow.adaptation import Classification
-
     columns = {"text": texts(12), "label": ["x", "y", "z"] * 4} | ({"second": texts(12, seed=1)} if pairs else {})
     corpus = corpus_of(**columns)
     task = Classification(task="t", labels=("x", "y", "z"))
@@ -73,8 +72,6 @@ def test_classification_is_that_of_transformers(family, pairs, headed, tokenizer
 
 
 def test_segments_of_a_pair_reach_a_model_that_has_them(headed, tokenizer, vocabulary, texts, corpus_of):
-    from infoflow.adaptation import Classification
-
     corpus = corpus_of(text=texts(4), second=texts(4, seed=1), label=["x", "y"] * 2)
     task = Classification(task="t", labels=("x", "y"))
     batch = whole_batch(task, task.rows(corpus, tokenizer, 64), vocabulary, range(4))
@@ -89,8 +86,6 @@ def test_segments_of_a_pair_reach_a_model_that_has_them(headed, tokenizer, vocab
 
 
 def test_several_labels_of_an_example(headed, tokenizer, vocabulary, texts, corpus_of):
-    from infoflow.adaptation import Classification
-
     corpus = corpus_of(text=texts(6), label=["x|z", None, "y", "x", "z", "x|y|z"])
     task = Classification(task="t", labels=("x", "y", "z"), multi=True)
     module = headed(
@@ -111,11 +106,7 @@ def test_several_labels_of_an_example(headed, tokenizer, vocabulary, texts, corp
 
 
 def test_the_best_set_is_the_best_of_all_sets(corpus_of):
-    from itertools import product
-
     from sklearn.metrics import f1_score
-
-    from infoflow.adaptation import Classification, Predictions
 
     task = Classification(task="t", labels=("w", "x", "y", "z"), multi=True)
     for seed in range(5):
@@ -134,8 +125,6 @@ def test_the_best_set_is_the_best_of_all_sets(corpus_of):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_regression_is_in_the_unit_of_the_labels(family, headed, tokenizer, vocabulary, texts, corpus_of):
-    from infoflow.adaptation import Regression
-
     numbers = [100, 101.5, 103, 99, 104, 102]
     corpus = corpus_of(text=texts(6), second=texts(6, seed=1), label=[str(value) for value in numbers])
     task = Regression.of("t", corpus)
@@ -159,8 +148,6 @@ def test_regression_is_in_the_unit_of_the_labels(family, headed, tokenizer, voca
 
 
 def test_a_regression_needs_numbers_that_differ(corpus_of):
-    from infoflow.adaptation import Regression
-
     with pytest.raises(UserError, match=r"example 2, has \"good\""):
         Regression.of("t", corpus_of(text=["a", "b"], label=["1", "good"]))
     with pytest.raises(UserError, match=r'example 1, has "nan"'):
@@ -174,8 +161,6 @@ TAGS = ("O", "B-X", "I-X")
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
 def test_tagging_reads_the_first_piece_of_each_word(family, headed, tokenizer, vocabulary, texts, tagged):
-    from infoflow.adaptation import Tagging
-
     # "unknownword" has several pieces.
     words = [text.replace("very", "unseenword").split() for text in texts(10)]
     tags = [[TAGS[len(word) % 3] for word in sentence] for sentence in words]
@@ -207,8 +192,6 @@ def test_tagging_reads_the_first_piece_of_each_word(family, headed, tokenizer, v
 
 
 def test_words_beyond_the_longest_length_are_wrong(headed, tokenizer, vocabulary, tagged):
-    from infoflow.adaptation import Tagging
-
     words = [["the", "cat", "sees", "a", "big", "dog"], ["a", "dog"]]
     tags = [["O", "B-X", "O", "O", "B-X", "I-X"], ["O", "B-X"]]
     corpus, task = tagged(words, tags), Tagging(task="t", labels=TAGS)
@@ -230,8 +213,6 @@ def test_words_beyond_the_longest_length_are_wrong(headed, tokenizer, vocabulary
 def test_tags_that_mark_no_entities_are_scored_by_word(tagged):
     from sklearn.metrics import f1_score
 
-    from infoflow.adaptation import Predictions, Tagging
-
     tags = [["DET", "NOUN", "VERB"], ["DET", "NOUN"]]
     corpus = tagged([["a", "b", "c"], ["d", "e"]], tags)
     said = Predictions(said=("DET DET VERB", "DET [not-read]"), wanted=("DET NOUN VERB", "DET NOUN"), values=np.ones(2))
@@ -243,8 +224,6 @@ def test_tags_that_mark_no_entities_are_scored_by_word(tagged):
 
 @pytest.mark.parametrize("labels", [["2", "0", "1", "0"], ["a cat", "a dog", "a cat", "a house"]])
 def test_choice_is_that_of_transformers(labels, headed, tokenizer, vocabulary, texts, corpus_of):
-    from infoflow.adaptation import Choice
-
     choices = [
         ["the dog", "a house", "a cat"],
         ["a dog", "the cat"],
@@ -280,8 +259,6 @@ def test_choice_is_that_of_transformers(labels, headed, tokenizer, vocabulary, t
 
 
 def test_smoothing_of_a_choice_is_over_the_choices_that_there_are(headed, tokenizer, vocabulary, texts, corpus_of):
-    from infoflow.adaptation import Choice
-
     choices = [["the dog", "a house", "a cat"], ["a dog", "the cat"]]
     corpus = corpus_of(text=texts(2), question=texts(2, seed=1), choices=choices, label=["0", "1"])
     task, module = Choice(task="t"), headed("bert", "AutoModelForMultipleChoice")
@@ -302,8 +279,6 @@ def test_smoothing_of_a_choice_is_over_the_choices_that_there_are(headed, tokeni
 
 
 def test_the_text_gives_way_to_question_and_choice(tokenizer, corpus_of):
-    from infoflow.adaptation import Choice
-
     corpus = corpus_of(
         text=["the cat " * 20], question=["a dog sees"], choices=[["a house", "the dog runs"]], label=["1"]
     )
@@ -320,9 +295,6 @@ def test_the_text_gives_way_to_question_and_choice(tokenizer, corpus_of):
 
 
 def test_training_learns_and_continues(tmp_path, headed, tokenizer, vocabulary, texts, corpus_of):
-    from infoflow.adaptation import Classification
-    from infoflow.training import TrainConfig, TrainingData, train, trained_objective
-
     drawn = texts(160, longest=8)
     corpus = corpus_of(text=drawn, label=["animal" if {"cat", "dog"} & set(text.split()) else "none" for text in drawn])
     learned, held_out = corpus.select(np.arange(120)), corpus.select(np.arange(120, 160))

@@ -1,5 +1,6 @@
 """Tuning from end to end: folders that transformers loads, the grid, several seeds, what is refused."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,8 +12,10 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from support.writable_hub import card_errors
 
-from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES, TuneConfig, load_tuned, tune
+from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES, Generation, TaskData, TuneConfig, load_tuned, tune
+from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
+from infoflow.models import load_model
 from infoflow.results import write_table
 from infoflow.training import TrainingHook
 
@@ -203,11 +206,6 @@ def test_families_are_tuned_by_every_method(family, method, tmp_path):
 @pytest.mark.parametrize("method", ["full", "lora", "top"])
 def test_writers_are_tuned(family, method, tmp_path):
     """A text to write: of a model with two tokenizers each side by its own."""
-    import dataclasses
-
-    from infoflow.adaptation import Generation, TaskData
-    from infoflow.corpus import Corpus
-
     texts = list(small_data(24).train.column("text"))
     corpus = Corpus.from_sentences([(text, text.split()[0]) for text in texts])
     data = TaskData(name="first-word", shape="generation", train=corpus, dev=corpus, test=corpus)
@@ -223,8 +221,6 @@ def test_writers_are_tuned(family, method, tmp_path):
 
 
 def test_a_tokenizer_without_padding_gets_one(data, tmp_path):
-    from infoflow.models import load_model
-
     tokenizer = small_tokenizer()
     tokenizer.pad_token = None
     tokenizer.eos_token = "[SEP]"
@@ -251,8 +247,6 @@ def test_mistakes_are_told(data, model, tmp_path):
 
 
 def test_warm_start_hooks_see_every_training(data, model, tmp_path):
-    from infoflow.training import TrainingHook
-
     seen = []
 
     class Counts(TrainingHook):

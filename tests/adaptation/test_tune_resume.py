@@ -16,13 +16,11 @@ def _hashes(found) -> list[str]:
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 
-@pytest.mark.parametrize(
-    ("method", "patience"),
-    [("full", 0), ("frozen", 0), ("mix", 0), ("lora", 0), ("decay", 0), ("full", 1), ("frozen", 1)],
-)
+@pytest.mark.parametrize(("method", "patience"), [("full", 1), ("frozen", 0), ("mix", 0), ("lora", 0), ("decay", 1)])
 def test_killed_is_uninterrupted(method: str, patience: int, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
-    for die in ((1, 4), (2, 6), (3, 3)):  # in the first rate's, in the second's, in that of the second seed
+    deaths = ((1, 4), (2, 6), (3, 3))  # in the first rate's, in the second's, in that of the second seed
+    for die in deaths if method == "full" else deaths[1:2]:
         assert run_script(SCRIPT, killed, method, f"--patience={patience}", "--die", *map(str, die)) == -signal.SIGKILL
     again, whole = (tuned(out, method, patience=patience) for out in (killed, tmp_path / "whole"))
     assert _hashes(again) == _hashes(whole)

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 from adaptation.toy_task import ToyTask, toy_before, toy_data
+from transformers import BertForMaskedLM
 
 from infoflow.adaptation import tuning_change
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
+from infoflow.models import load_model
 from infoflow.representations import linear_cka, pwcca, rsa
 
 
@@ -60,9 +62,6 @@ def test_what_was_not_tuned_has_not_moved():
 
 def test_another_body_is_refused():
     from adaptation.toy_task import toy_config, toy_tokenizer
-    from transformers import BertForMaskedLM
-
-    from infoflow.models import load_model
 
     other = load_model(BertForMaskedLM(toy_config(hidden_size=32)), tokenizer=toy_tokenizer())
     with pytest.raises(UserError, match="compared with its pretrained model"):

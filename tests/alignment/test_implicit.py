@@ -7,7 +7,6 @@ import torch
 from transformers import EncoderDecoderModel
 
 from infoflow.alignment import ImplicitConfig, align_implicit, encoder_of, transplanted
-from infoflow.foundation import UserError
 from infoflow.models import load_model, translate
 
 FAST = ImplicitConfig(learning_rate=1e-3, batch_sentences=8, max_length=32)
@@ -91,18 +90,3 @@ def test_a_reinitialised_decoder_starts_from_other_weights(masked, translator, p
     start = weights(transplanted(masked, translator).module)
     assert len(moved(start, modules["module"], "decoder.")) > 10
     assert not moved(start, modules["module"], "encoder.")
-
-
-def test_mistakes_are_named(masked, narrow, translator):
-    with pytest.raises(UserError, match="EncoderDecoderModel"):
-        transplanted(masked, masked)
-    with pytest.raises(UserError, match=r"width 32.*width 16"):
-        transplanted(narrow, translator)
-    for settings, message in (
-        ({"freeze": ("head",)}, 'Got "head"'),
-        ({"freeze": ("embeddings", "encoder", "decoder")}, "nothing to train"),
-        ({"freeze": ("decoder",), "reinitialise_decoder": True}, "must be trained"),
-        ({"epochs": 0}, "epochs must be a whole number from 1"),
-    ):
-        with pytest.raises(UserError, match=message):
-            ImplicitConfig(**settings)

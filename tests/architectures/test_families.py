@@ -8,12 +8,7 @@ import torch
 import torch.nn.functional as F
 from objectives.test_every_objective import LENGTHS, batch_for
 from objectives.zoo import VOCABULARY, mixed
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForTokenClassification,
-)
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForTokenClassification
 
 from infoflow.architectures import FAMILIES, EncoderLayout, ModelConfig, build
 from infoflow.dynamics import Cell, find_cells

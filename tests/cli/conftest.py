@@ -112,12 +112,27 @@ def small(no_drawing) -> list[str]:
     ]
 
 
-@pytest.fixture
-def masked_lm(finished) -> Path:
-    """A trained model's folder."""
-    return finished / "models" / "masked-lm" / "seed-0"
+@pytest.fixture(scope="session")
+def trained(built_once) -> Callable[[str], Path]:
+    """The folder of a model of the tiny study, trained by itself."""
+    from infoflow.studies import train_model
+
+    def model(objective: str) -> Path:
+        def build(folder: Path) -> None:
+            folder.mkdir()
+            (folder / "tiny.toml").write_text(PLAN)
+            train_model(objective, folder / "tiny.toml", out=folder / "run")
+
+        return built_once(f"command-line-{objective}", build) / "run" / "models" / objective / "seed-0"
+
+    return model
 
 
 @pytest.fixture
-def causal_lm(finished) -> Path:
-    return finished / "models" / "causal-lm" / "seed-0"
+def masked_lm(trained) -> Path:
+    return trained("masked-lm")
+
+
+@pytest.fixture
+def causal_lm(trained) -> Path:
+    return trained("causal-lm")

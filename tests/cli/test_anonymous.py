@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from infoflow.foundation import private_settings
+from infoflow.report import anonymize
+from infoflow.results import RunFolder
 from infoflow.studies import AnalyzeOptions, StudyPlan, study
 
 MARKER = "zebra"
@@ -67,9 +69,6 @@ def test_settings_that_name_files_are_found_by_their_metadata():
 
 @pytest.mark.parametrize("listed", [_PRIVATE, {}], ids=["listed in run.json", "as earlier versions wrote"])
 def test_no_setting_is_left(listed, tmp_path):
-    from infoflow.report import anonymize
-    from infoflow.results import RunFolder
-
     value = f"data of {MARKER}/{MARKER}.tsv"
     run = RunFolder(tmp_path / "run")
     warnings = [f"{value} has long lines.", f"'{MARKER}.tsv': cut"]
@@ -82,9 +81,6 @@ def test_no_setting_is_left(listed, tmp_path):
 
 
 def test_models_and_words_are_left_whatever_their_names(tmp_path):
-    from infoflow.report import anonymize
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path / "run")
     models = [f"/home/{MARKER}/one, {MARKER}", f"/data/v1. {MARKER}/model", "org/public-model"]
     options = {"text_column": MARKER, "tags": [MARKER, MARKER], "prefix": f"{MARKER}:"}

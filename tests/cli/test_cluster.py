@@ -32,8 +32,5 @@ def test_insecure_allows_it(infoflow, plan, monkeypatch):
 
 def test_insecure_alone_makes_no_sense(infoflow, plan, tmp_path):
     answer = infoflow("study", plan, "--out=run", "--insecure")
-    assert (answer.code, answer.err.strip()) == (
-        2,
-        "--insecure needs --cluster: name the cluster, or leave it out.",
-    )
+    assert (answer.code, answer.err.strip()) == (2, "--insecure needs --cluster: name the cluster, or leave it out.")
     assert not (tmp_path / "run").exists()

@@ -1,5 +1,7 @@
 """`infoflow dynamics`: what it shows, and what it says where nothing was recorded."""
 
+from infoflow.results import RunFolder
+
 
 def test_a_recorded_study_shows_who_lowered_the_loss(infoflow, tmp_path) -> None:
     from dynamics.synthetic import Recordings, write_run
@@ -22,8 +24,6 @@ def test_a_recorded_study_shows_who_lowered_the_loss(infoflow, tmp_path) -> None
 
 
 def test_a_run_without_recording_is_told_how_to_record(infoflow, tmp_path) -> None:
-    from infoflow.results import RunFolder
-
     RunFolder(tmp_path / "plain").update(kind="study")
     answer = infoflow("dynamics", tmp_path / "plain")
     assert answer.code == 2

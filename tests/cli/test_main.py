@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 from support.processes import marked_environment, processes_with, wait_until
 
+from infoflow.foundation import version
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -58,8 +60,6 @@ def test_help_names_every_command(infoflow):
 
 
 def _version() -> str:
-    from infoflow.foundation import version
-
     return version("infoflow")
 
 

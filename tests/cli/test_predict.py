@@ -4,9 +4,10 @@ import re
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from infoflow.foundation import UserError
-from infoflow.models import forward_logits, load_model, model_inputs
+from infoflow.models import TARGET_FOLDER, forward_logits, load_model, model_inputs
 from infoflow.studies import generate, predict_words
 
 TEXT = "the old cat sees the"
@@ -15,8 +16,6 @@ TEXT = "the old cat sees the"
 @pytest.fixture(scope="module")
 def folders(matched_models, tmp_path_factory):
     """The models on disk as a study writes them: each with the tokenizer of the translations."""
-    from infoflow.models import TARGET_FOLDER
-
     path = tmp_path_factory.mktemp("models")
     for name, model in matched_models.items():
         model.module.save_pretrained(path / name)
@@ -85,8 +84,6 @@ def test_what_cannot_be_predicted_is_said(matched_models, kind, text, message):
 
 
 def test_models_that_write_no_text_say_so(matched_models):
-    from transformers import BertConfig, BertModel
-
     with pytest.raises(UserError, match="a masked LM: give it a text with blanks"):
         generate(matched_models["masked-lm"], TEXT)
     tokenizer = matched_models["masked-lm"].tokenizer

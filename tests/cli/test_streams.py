@@ -50,8 +50,13 @@ def _work(tmp_path, log: str | None = "plain", code: int | None = None) -> str:
     return f"{shlex.quote(sys.executable)} work.py"
 
 
-@pytest.mark.parametrize("log", ["plain", "rich", "json"])
-@pytest.mark.parametrize("surroundings", ["2>&1 | head -c 5", "2>&1 >/dev/null | true", ">&- 2>&-", "2>&-", "<&- >&-"])
+SURROUNDINGS = ["2>&1 | head -c 5", "2>&1 >/dev/null | true", ">&- 2>&-", "2>&-", "<&- >&-"]
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "log"),
+    [*((one, "plain") for one in SURROUNDINGS), (SURROUNDINGS[0], "rich"), (SURROUNDINGS[2], "json")],
+)
 def test_the_command_comes_to_its_end(tmp_path, surroundings: str, log: str) -> None:
     answer = _shell(f"{_work(tmp_path, log)} {surroundings}", tmp_path)
     assert answer.returncode == 0

@@ -2,6 +2,8 @@
 
 import pytest
 
+from infoflow.cli import estimate
+
 
 @pytest.fixture
 def printed(capsys, monkeypatch):
@@ -31,14 +33,10 @@ def printed(capsys, monkeypatch):
     ],
 )
 def test_a_symmetric_interval_is_its_half_width(value, low, high, text):
-    from infoflow.cli import estimate
-
     assert estimate(value, low, high) == text
 
 
 def test_a_change_has_a_sign():
-    from infoflow.cli import estimate
-
     assert estimate(0.25, 0.2, 0.3, digits=2, sign="+") == "+0.25 ± 0.05"
 
 

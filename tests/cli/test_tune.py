@@ -110,6 +110,7 @@ def test_looks_into_every_way_of_tuning_and_keeps_nothing_of_another(infoflow, m
     assert 'id="single-blocks"' not in (run.path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_says_what_is_not_known_inside(infoflow, masked_lm, files):
     short = ["--rates=1e-3", "--seeds=0", "--epochs=1", "--out=run"]
     assert infoflow("tune", masked_lm, *files, *short).code == 0

@@ -4,6 +4,9 @@ import shutil
 
 import pytest
 
+from infoflow.corpus import generate_grammar
+from infoflow.models import StaticConfig, StaticVectors
+
 
 @pytest.fixture(scope="module")
 def folder(matched_models, tmp_path_factory):
@@ -72,8 +75,6 @@ def test_words_are_drawn_with_their_neighbours_in_a_corpus(infoflow, folder, tmp
 
 
 def test_words_of_a_table_are_in_the_column_that_is_named(infoflow, folder, tmp_path):
-    from infoflow.corpus import generate_grammar
-
     lines = "".join(f"{sentence.text}\n" for sentence in generate_grammar(num=200))
     (tmp_path / "own.csv").write_text("said\n" + lines)
     answer = infoflow("view", folder, "house", "--words=own.csv", "--log=plain")
@@ -85,8 +86,6 @@ def test_words_of_a_table_are_in_the_column_that_is_named(infoflow, folder, tmp_
 
 
 def test_static_vectors_have_words_and_no_attention(infoflow, matched_models, tmp_path):
-    from infoflow.models import StaticConfig, StaticVectors
-
     tokenizer = matched_models["masked-lm"].tokenizer
     StaticVectors(StaticConfig(vocab_size=len(tokenizer), hidden_size=8)).save_pretrained(tmp_path / "static")
     tokenizer.save_pretrained(tmp_path / "static")

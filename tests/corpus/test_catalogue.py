@@ -1,6 +1,9 @@
+import pytest
+
 from infoflow.corpus import Corpus, describe_corpus, generate_grammar, list_corpora, load_corpus, printable
 
 
+@pytest.mark.slow
 def test_the_built_in_corpora_are_listed():
     tatoeba, grammar, facts = list_corpora()
     assert (tatoeba.name, tatoeba.sentences) == ("tatoeba-en-fr", 178_009)

@@ -33,10 +33,7 @@ def test_words_tags_and_tree(write, name):
     assert first.upos == ["VERB", "ADP", "DET", "NOUN", "PUNCT"]
     assert first.head == [-1, 3, 3, 0, 0]
     assert first.deprel == ["root", "case", "det", "obl", "punct"]
-    assert first.tags == {
-        "lemma": ["gehen", "zu", "der", "Haus", "."],
-        "xpos": ["VVIMP", "APPR", "ART", "NN", "$."],
-    }
+    assert first.tags == {"lemma": ["gehen", "zu", "der", "Haus", "."], "xpos": ["VVIMP", "APPR", "ART", "NN", "$."]}
     assert second.text == "Ja"
     assert second.id == 1
 

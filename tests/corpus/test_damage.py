@@ -1,4 +1,4 @@
-"""Every file of every cache × every kind of damage: the result is that of the undamaged cache, and one note says so."""
+"""Every file of every cache, every kind of damage: the result is that of the undamaged cache, and one note says so."""
 
 import errno
 import io
@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from datasets import IterableDataset
 
 from infoflow.corpus import Corpus, load_corpus, train_tokenizer
 from infoflow.foundation import UserError, disagreement, kept, locked, make_display, seal, use_display
@@ -70,6 +71,14 @@ def a_file_for_the_folder(path):
 DAMAGES = [cut, emptied, zeroed, flipped, lengthened, removed, a_folder, a_pipe, a_lost_link, a_file_for_the_folder]
 
 
+def every_damage(first, *others):
+    """Of the first file every kind; of the others that it was changed or is gone."""
+    return [
+        *((damage, first) for damage in DAMAGES),
+        *((damage, name) for damage in (flipped, removed) for name in others),
+    ]
+
+
 @pytest.fixture
 def told():
     """What a plain display told."""
@@ -83,8 +92,7 @@ def sentences(corpus):
     return corpus.digest, [(sentence.text, sentence.translation) for sentence in corpus]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["corpus.json", "data.arrow", "seal.json"])
+@pytest.mark.parametrize(("damage", "name"), every_damage("data.arrow", "corpus.json", "seal.json"))
 def test_a_damaged_corpus_is_read_again(write, cache, small_batches, told, damage, name):
     path = write("a.txt", TEXT)
     expected = sentences(Corpus.from_text(path))
@@ -111,9 +119,9 @@ def encoded(write, small_batches, monkeypatch):
     return encoded
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
-    "name", ["encoded.json", *(f"{a}.bin" for a in ("ids", "lengths", "special", "spans", "words"))]
+    ("damage", "name"),
+    every_damage("ids.bin", "encoded.json", *(f"{a}.bin" for a in ("lengths", "special", "spans", "words"))),
 )
 def test_damaged_token_ids_are_encoded_again(encoded, cache, told, damage, name):
     arrays, truncated = encoded()
@@ -126,8 +134,7 @@ def test_damaged_token_ids_are_encoded_again(encoded, cache, told, damage, name)
     assert disagreement(folder) is None
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["fra.txt", "ATTRIBUTION.txt", "seal.json"])
+@pytest.mark.parametrize(("damage", "name"), every_damage("fra.txt", "ATTRIBUTION.txt", "seal.json"))
 def test_a_damaged_copy_is_unpacked_again(two_pairs, cache, told, damage, name):
     expected = sentences(load_corpus("tatoeba-en-fr"))
     damage(cache / "tatoeba-en-fr" / name)
@@ -145,8 +152,6 @@ def test_a_folder_that_is_gone_is_no_damage(write, cache, small_batches, told):
 
 
 def test_a_corpus_without_a_key_replaces_a_damaged_copy(small_batches, cache, told):
-    from datasets import IterableDataset
-
     dataset = IterableDataset.from_generator(lambda: ({"text": line} for line in TEXT.splitlines()))
     expected = sentences(Corpus.from_dataset(dataset))
     (folder,) = (cache / "corpora").iterdir()

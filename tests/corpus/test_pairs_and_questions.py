@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from infoflow.corpus import Corpus, load_corpus, repeated, table_columns
+from infoflow.corpus import WHOLE_COLUMNS, Corpus, load_corpus, repeated, table_columns, tag_columns
 from infoflow.foundation import UserError
+from infoflow.probing import tasks
 
 QUESTION = {"turns": ["M: a dog?", "W: a cat."], "q": "What?", "c": ["a dog", "a cat"], "a": 1}
 
@@ -73,9 +74,6 @@ def test_choices_are_lists_of_texts(tmp_path, choices, message):
 
 
 def test_what_is_beside_a_text_is_no_tag_of_its_words():
-    from infoflow.corpus import WHOLE_COLUMNS, tag_columns
-    from infoflow.probing import tasks
-
     rows = {"words": [["a", "dog"]], "tag": [["DET", "NOUN"]], "second": ["a cat"], "question": ["What?"], "l": ["x"]}
     dataset = Dataset.from_dict({**rows, "choices": [["a dog", "a cat"]]})
     named = {"second": "second", "question": "question", "choices": "choices", "label": "l"}

@@ -19,10 +19,7 @@ def slow_windows(lengths, documents, budget):
     return [*found, [start, len(lengths)]]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=40),
-    st.integers(2, 20),
-)
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=40), st.integers(2, 20))
 def test_windows_are_those_of_a_loop_over_sentences(sentences, budget):
     lengths = np.array([length for length, _ in sentences])
     documents = np.cumsum([begins for _, begins in sentences])

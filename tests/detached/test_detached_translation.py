@@ -1,5 +1,6 @@
 """Source shares and AUCs of translations against plain loops, in a model that translates and in one that does not."""
 
+import copy
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -29,8 +30,6 @@ def table(model, corpus, **how):
 @pytest.fixture(scope="module")
 def translator(matched_models, parallel_corpus):
     """The tiny model after a short training on word-by-word translations."""
-    import copy
-
     model = matched_models["translation"]
     model = replace(model, module=copy.deepcopy(model.module))
     reader = Reader(model, parallel_corpus, max_length=64, seed=0, decoder=True)
@@ -90,7 +89,7 @@ def auc_by_hand(low, high):
 
 
 def test_a_loop_over_steps_and_pairs(translator, parallel_corpus):
-    corpus = parallel_corpus.select(np.arange(10))
+    corpus = parallel_corpus.select(np.argsort([len(one.text) for one in parallel_corpus])[:10])  # the least allowed
     found = table(translator, corpus).set_index(KEYS)
     top = max(layer for _, _, layer in found.index)
     pairs = pairs_by_hand(translator, corpus)
@@ -158,18 +157,6 @@ def test_the_order_of_the_corpus_and_batches_change_nothing(whole, translator, c
     second = table(translator, other, options={"tokens_per_batch": 16}).set_index(KEYS).sort_index()
     np.testing.assert_allclose(second["value"], whole["value"], atol=1e-6)
     np.testing.assert_allclose(second["mean_detached"], whole["mean_detached"], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"sentences": 5}, "sentences must be at least 10. Got 5."),
-        ({"worst": 0}, "worst, a share of translations, must lie between 0 and 1. Got 0."),
-    ],
-)
-def test_settings_that_make_no_sense(how, message):
-    with pytest.raises(UserError, match=message):
-        DetachedTranslation(**how)
 
 
 def test_models_and_corpora_without_translations(translator, parallel_corpus, tmp_path):

@@ -154,12 +154,3 @@ def test_what_does_not_fit_is_named(change, message: str) -> None:
     change(start, end)
     with pytest.raises(UserError, match=message):
         loss_change_allocation(polynomial(2), start, end)
-
-
-def test_rules_and_losses_are_checked() -> None:
-    with pytest.raises(UserError, match="rule must be one of first-order"):
-        loss_change_allocation(polynomial(2), *ends(), rule="rk4")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"splits must be at least 1\. Got 0"):
-        loss_change_allocation(polynomial(2), *ends(), splits=0)
-    with pytest.raises(UserError, match=r"one number. Got \(3, 4\)"):
-        loss_change_allocation(lambda weights: weights["matrix"] * 2, *ends())

@@ -41,12 +41,7 @@ def one_by_one(module, objective, batches):
                 "labels": batch.labels[row : row + 1] if target is not None else batch.labels[row : row + 1, :source],
                 **({} if target is None else {"decoder_input_ids": target[row : row + 1]}),
             }
-            alone = Batch(
-                tensors=tensors,
-                source_tokens=source,
-                target_tokens=0,
-                supervised_tokens=0,
-            )
+            alone = Batch(tensors=tensors, source_tokens=source, target_tokens=0, supervised_tokens=0)
             total = objective.loss(module, alone, alone.noise)[objective.name].total
             loss += float(total.detach())
             found = torch.autograd.grad(total, list(module.parameters()), materialize_grads=True)

@@ -222,21 +222,6 @@ def test_training_is_the_same_to_the_bit_with_and_without(masked, tmp_path: Path
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_an_interrupted_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    configs = (
-        RecordConfig(windows=4, parameters=False),
-        RecordConfig(rule="simpson", every=4, windows=2),
-        RecordConfig(rule="simpson", every=4, tolerance=1e-5, max_splits=4),
-    )
-    for number, config in enumerate(configs):
-        whole, _ = record(MaskedLM(), tmp_path / f"whole-{number}", config=config)
-        out = tmp_path / f"stopped-{number}"
-        with pytest.raises(TrainingInterrupted):
-            record(MaskedLM(), out, StopAfter(), config=config)
-        resumed, _ = record(MaskedLM(), out, config=config)
-        assert_same(Recording.of(whole), Recording.of(resumed))
-
-
 @pytest.mark.slow
 def test_a_killed_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
     assert run_script(SCRIPT, tmp_path / "killed", "--die", "8") == -signal.SIGKILL

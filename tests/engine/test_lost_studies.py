@@ -69,8 +69,7 @@ def test_a_study_that_ends_without_its_worker_is_no_success(folder, invitation, 
 
 
 @pytest.mark.parametrize(
-    ("address", "reason"),
-    [("tls://nowhere.invalid:8786", "DNS"), ("tls://127.0.0.1:{mute}", "does not answer")],
+    ("address", "reason"), [("tls://nowhere.invalid:8786", "DNS"), ("tls://127.0.0.1:{mute}", "does not answer")]
 )
 def test_why_a_study_cannot_be_reached(invitation, address, reason, monkeypatch):
     known = socket.getaddrinfo

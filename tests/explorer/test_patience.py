@@ -39,8 +39,7 @@ def test_idle_connections_keep_nobody_out(explorer):
 
 
 @pytest.mark.parametrize(
-    "begun",
-    [b"", b"GET / HTTP/1.1\r\nHost: a", b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"],
+    "begun", [b"", b"GET / HTTP/1.1\r\nHost: a", b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"]
 )
 def test_a_request_that_never_ends_is_cut_off(explorer, begun, monkeypatch):
     monkeypatch.setattr("infoflow.subjects.explorer.server._safety._PATIENCE", 0.3)

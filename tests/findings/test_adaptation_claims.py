@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from .adapted_tables import CHANGE, EMBEDDINGS, GAIN, SPAN_GAIN, SWAPS, Adapted
+from infoflow.findings import FINDINGS, evaluate
+
+from .adapted_tables import CHANGE, EMBEDDINGS, GAIN, SWAPS, Adapted
 
 pytestmark = pytest.mark.slow
 
@@ -12,8 +14,6 @@ NAMES = [f"A-{number}" for number in range(1, 13)]
 
 
 def verdict(name: str, given: Adapted, **changes):
-    from infoflow.findings import FINDINGS, evaluate
-
     finding = FINDINGS[f"adaptation:{name}"]
     needed = [table for table in finding.tables if table not in changes]
     tables = {
@@ -35,29 +35,6 @@ def changed(**values) -> Adapted:
 def test_it_holds_where_every_number_is_as_claimed(name):
     found = verdict(name, Adapted())
     assert found["verdict"] == "holds", (found["reason"], found["note"])
-
-
-DOWN = tuple(reversed(CHANGE[True]))
-FAILING = {
-    "A-1": {"change": {True: DOWN}},
-    "A-2": {"frozen": {"as-is": -0.04}},
-    "A-3": {"strategies": {"continued": -0.02}},
-    "A-4": {"strategies": {"scratch": -0.02}},
-    "A-5": {"losses": {"scratch": 4.0}},
-    "A-6": {"gain": {50: 0.05}},
-    "A-7": {"less": {"causal-lm": -0.05}},
-    "A-8": {"less": {"drop-tokens": 0.15}},
-    "A-9": {"less": {"masked-lm-nsp": -0.03}},
-    "A-10": {"span_gain": {"spanbert": -0.03}},
-    "A-11": {"swaps": {"lower": SWAPS["upper"], "upper": SWAPS["lower"]}},
-    "A-12": {"common": 0.0},
-}
-
-
-@pytest.mark.parametrize("name", FAILING)
-def test_it_fails_where_the_numbers_say_the_opposite(name):
-    found = verdict(name, changed(**FAILING[name]))
-    assert found["verdict"] == "fails", (found["reason"], found["note"])
 
 
 def test_frozen_features_that_are_better_in_the_domain_alone_refute_it_too():
@@ -124,30 +101,6 @@ def test_scores_that_order_nothing_leave_the_order_open():
     assert found["verdict"] == "undetermined"
 
 
-def test_wide_intervals_leave_it_open():
-    for name, changes in (("A-3", {"strategies": {"continued": 0.001}}), ("A-7", {"less": {"causal-lm": 0.001}})):
-        given = changed(**changes)
-        given.noise = 0.05
-        assert verdict(name, given)["verdict"] == "undetermined"
-
-
-ABSENT = {
-    "A-1": ("tuning_change", "the table tuning_change is absent: a plan with tables [[tune]] makes it"),
-    "A-5": ("domain_loss", "the table domain_loss is absent: a plan with tables [[tune]] and a [domain] makes it"),
-    "A-7": ("tuned_scores", "the table tuned_scores is absent"),
-    "A-11": ("layer_swaps", "the table layer_swaps is absent"),
-    "A-12": ("tuning_heads", "the table tuning_heads is absent"),
-}
-
-
-@pytest.mark.parametrize("name", ABSENT)
-def test_without_its_table_it_cannot_be_tested(name):
-    table, reason = ABSENT[name]
-    found = verdict(name, Adapted(), **{table: None})
-    assert found["verdict"] == "not testable here"
-    assert reason.lower() in found["reason"].lower()
-
-
 MISSING = {
     "A-2": ({"method": "frozen"}, "was tuned with a frozen body"),
     "A-3": ({"strategy": ("continued", "scratch")}, "pretrained on a domain was tuned in full"),
@@ -182,12 +135,6 @@ def test_controls_that_were_not_measured_are_named():
         assert "not measured (no untrained " in found["note"]
 
 
-def test_one_seed_of_tuning_has_nothing_to_compare_gains_with():
-    found = verdict("A-6", Adapted(tuning_seeds=(0,)))
-    assert found["verdict"] == "not testable here"
-    assert "there is one seed of tuning" in found["note"]
-
-
 @pytest.mark.parametrize("tied", [-0.5, 0.0, 0.5])
 def test_what_embeddings_regain_counts_for_neither_side(tied):
     """Lower blocks are taken back with the embeddings, and with an output matrix that is tied to them."""
@@ -216,15 +163,7 @@ def test_heads_of_which_only_noise_is_known_cannot_disagree():
     assert any("hardly agrees with itself" in reason for reason in reasons)
 
 
-def test_one_task_has_no_agreement_of_heads():
-    heads = Adapted().tables(["tuning_heads"])["tuning_heads"]
-    found = verdict("A-12", Adapted(), tuning_heads=heads[heads["task"] == "tags"])
-    assert "agreement needs two" in found["reason"]
-
-
 def test_what_compares_models_needs_three_seeds():
-    from infoflow.findings import FINDINGS
-
     alone = {"A-1", "A-11", "A-12"}
     for name in NAMES:
         assert FINDINGS[f"adaptation:{name}"].minimum_seeds == (1 if name in alone else 3)
@@ -275,14 +214,8 @@ def test_agreement_of_heads_is_spearmans():
 
 
 def test_rows_in_another_order_change_nothing():
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = Adapted().tables()
     mixed = {name: frame.sample(frac=1, random_state=1, ignore_index=True) for name, frame in tables.items()}
     findings = [FINDINGS[f"adaptation:{name}"] for name in NAMES]
     both = [evaluate(one, findings)["effect"] for one in (tables, mixed)]
     np.testing.assert_allclose(*both)
-
-
-def test_span_gain_is_of_the_tables():
-    assert verdict("A-10", Adapted())["effects"] == pytest.approx([SPAN_GAIN["spanbert"]] * 3, abs=0.01)

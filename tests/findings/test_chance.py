@@ -6,15 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infoflow.findings import (
-    Agreement,
-    Finding,
-    Table,
-    evaluate,
-    exceeds,
-    layers_in_any_order,
-    seeds_alone,
-)
+from infoflow.findings import Agreement, Finding, Table, evaluate, exceeds, layers_in_any_order, seeds_alone
 from infoflow.results import Samples, Spec
 
 A, B, C = Spec("masked-lm"), Spec("causal-lm"), Spec("translation")
@@ -152,10 +144,7 @@ def highest_last(curves):
 PROFILE = [0.0, 0.1, 0.2, 0.3, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("seeds", "wanted"),
-    [([PROFILE] * 3, False), ([[0.0, 0.0, 0.0, 1.0, 1.1]] * 3, True)],
-)
+@pytest.mark.parametrize(("seeds", "wanted"), [([PROFILE] * 3, False), ([[0.0, 0.0, 0.0, 1.0, 1.1]] * 3, True)])
 def test_layers_in_any_order_are_as_high_where_two_are(seeds, wanted) -> None:
     """One and the same layer far above the others in three trainings is no accident; of two high ones, one can be."""
     reads = {"a": Table("numbers", A).by("layer")}

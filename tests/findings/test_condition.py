@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from infoflow.findings import SHARE, Condition, judge_all, largest_t, plan_rows, resampled_curves
+from infoflow.foundation import sentence_df, stream
+from infoflow.results import Samples
+
 NUM = 50
 
 
 def make(values, *, threshold=0.0, side="above", over="all", noise=0.0, key=0, **more):
     """A condition of one seed around `values`, with replicates of standard deviation `noise`."""
-    from infoflow.findings import Condition, resampled_curves
-    from infoflow.foundation import stream
-    from infoflow.results import Samples
-
     estimate = np.atleast_2d(np.asarray(values, dtype=float))
     draws = stream("draws", key).standard_normal((NUM, estimate.shape[1]))
     draws = noise * (draws - draws.mean(axis=0)) / draws.std(axis=0, ddof=1)
@@ -29,16 +29,11 @@ def make(values, *, threshold=0.0, side="above", over="all", noise=0.0, key=0, *
 
 
 def judged(condition):
-    from infoflow.findings import judge_all, plan_rows
-
     return judge_all([condition], plan_rows(1, NUM))[0]
 
 
 def interval_by_loops(condition, noise):
     """The docstring of `judge`, column by column, for a claim above its threshold."""
-    from infoflow.findings import largest_t
-    from infoflow.foundation import sentence_df
-
     sign = 1 if condition.over == "all" else -1  # a claim on any column, upside down, is one on all
     values = [sign * value for value in condition.values[0]]
     half = largest_t(1, sentence_df(NUM)) * noise
@@ -118,8 +113,6 @@ def test_weakest_condition_comes_first():
 @pytest.mark.parametrize(("truth", "wrong"), [(0.5, "fails"), (0.0, "holds"), (-0.5, "holds")])
 def test_error_rates_over_six_layers(truth, wrong):
     """A claim true by half a standard error at each layer is rarely refuted, a false one rarely confirmed."""
-    from infoflow.foundation import stream
-
     mistakes = 0
     for trial in range(200):
         estimate = truth + stream("error-rate", trial).standard_normal(6)
@@ -133,8 +126,6 @@ def test_layers_that_clearly_pass_do_not_protect_the_one_that_fails():
 
 
 def test_an_interval_of_shares_stays_within_0_and_1():
-    from infoflow.findings import SHARE
-
     free, bound = (judged(make([0.6], threshold=0.5, noise=0.5, bounds=bounds)) for bounds in (None, SHARE))
     assert (free.low < 0, free.high > 1) == (True, True)
     assert (bound.low, bound.high) == (0.0, 1.0)

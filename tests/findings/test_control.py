@@ -1,23 +1,23 @@
 """When a control takes the content out of a claim that holds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+
+from infoflow.findings import Control, Finding, Table, evaluate, exceeds
+from infoflow.results import Spec
 
 from .test_claims import verdicts
 
 
 def simple(curve, other, **conditions):
     """A claim of two conditions on two numbers of three seeds, and a control with other numbers."""
-    from infoflow.findings import Control, Finding, Table, exceeds
-    from infoflow.results import Spec
 
     def test(curves):
         first = {"threshold": 1.0, "unit": ""} | conditions.get("first", {})
-        return [
-            exceeds("first", curves["curve"][:, :1], **first),
-            exceeds("second", curves["curve"][:, 1:], 1.0, ""),
-        ]
+        return [exceeds("first", curves["curve"][:, :1], **first), exceeds("second", curves["curve"][:, 1:], 1.0, "")]
 
     claimed, shown = (Table(name, Spec("masked-lm")).reduce(lambda rows: rows.numbers) for name in ("claimed", "shown"))
     finding = Finding(
@@ -40,8 +40,6 @@ def given(numbers, noise=0.01):
 
 
 def verdict(*args, **conditions):
-    from infoflow.findings import evaluate
-
     tables, finding = simple(*args, **conditions)
     return evaluate(tables, [finding]).iloc[0]
 
@@ -78,10 +76,6 @@ def test_so_does_a_control_that_meets_every_condition(other, wanted):
 @pytest.mark.parametrize(("other", "wanted"), [(0.005, "holds"), (0.4, "undetermined")])
 def test_so_does_a_control_that_is_made_of_the_claims_own_numbers(other, wanted):
     """Row by row it has an interval too; a transformation of the estimates alone has none."""
-    from dataclasses import replace
-
-    from infoflow.findings import Control, evaluate
-
     tables, finding = simple([0.5, 9.0], [0.0, 0.0], first={"threshold": 0.0})
 
     def judged(transform):

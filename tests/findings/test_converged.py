@@ -51,10 +51,6 @@ def test_what_fails_for_want_of_tokens_is_undetermined_too(make_study):
     assert row["verdict"] == "undetermined"
 
 
-def test_the_same_move_at_all_layers_changes_nothing(slightly):
-    assert verdict(with_half(slightly, lambda layer: 0.5 + 0 * layer), V1)["verdict"] == "holds"
-
-
 def test_claims_that_read_other_tables_too_are_judged(make_study):
     tables = make_study().tables()
     assert verdict(with_half(tables, lambda layer: 0 * layer), V17)["verdict"] == "holds"

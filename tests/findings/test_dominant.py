@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from infoflow.findings import FINDINGS, dominant_heads, evaluate
+
 from .groups import models_of
 
 RELEVANCE = {0: (0.70, 0.20, 0.10), 1: (0.15, 0.25, 0.60)}
@@ -34,8 +36,6 @@ def tables(**changes):
 
 
 def test_numbers_of_each_seed():
-    from infoflow.findings import dominant_heads
-
     found = dominant_heads().estimates(models_of(tables()))
     agreement = spearmanr((0.2, 0.1, 0.15, 0.25, 0.6), (0.6, 0.5, 0.3, 0.4, 0.9)).statistic  # without head 0 of layer 0
     np.testing.assert_allclose(found.values_UK, [[2.1, 1.8, agreement, 2.1]] * 3)
@@ -43,8 +43,6 @@ def test_numbers_of_each_seed():
 
 
 def test_without_rare_token_scores_all_heads_are_compared():
-    from infoflow.findings import dominant_heads
-
     found = dominant_heads().estimates(models_of(tables(head_rare_token=None)))
     relevance, confidence = (sum(part.values(), ()) for part in (RELEVANCE, CONFIDENCE))
     assert found.values_UK[0, 2] == pytest.approx(spearmanr(relevance, confidence).statistic)
@@ -64,8 +62,6 @@ def scores():
 
 
 def verdict(**changes):
-    from infoflow.findings import FINDINGS, evaluate
-
     return evaluate(tables(task_scores=scores(), **changes), [FINDINGS["heads:V6"]]).iloc[0]
 
 

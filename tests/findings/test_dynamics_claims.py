@@ -53,31 +53,6 @@ def test_claims_hold_where_they_are_true() -> None:
         assert row["verdict"] == wanted, (name, row["reason"], row["note"])
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "effect"),
-    [
-        ("L1", {"helping": 0.65}, 0.65),
-        ("L2", {"layer_sign": {}}, None),
-        ("L3", {"synchronous": False}, None),
-        ("L4", {"top_share": 0.05}, 0.05),
-        ("L6", {"residuals": {"trapezoid": 1e-5, "simpson": 4e-4, "first-order": 5e-4, "midpoint": 1e-5}}, 1.25),
-        ("V2", {"layer_sign": {}, "feed_forward": 0.2}, None),
-        ("V5", {"layer_sign": {}, "upper": -0.6}, None),
-        ("V9", {"layer_sign": {}, "middle": -0.5}, None),
-        ("V8", {"head_spread": 0.1}, None),
-        ("V6", {"hurts": {name: dict.fromkeys(("query", "key", "value", "output", "norm", "mlp_in", "mlp_out"), 0.02)
-                          | {"value": 0.05} for name in ("causal-lm", "masked-lm", "translation")}}, -0.03),
-        ("V7", {"last": {"causal-lm": 500, "translation": 300, "masked-lm": 100}}, None),
-        ("Z1", {"half_correlation": 0.5}, 0.5),
-    ],
-)  # fmt: skip
-def test_claims_fail_where_they_are_false(name: str, change: dict, effect: float | None) -> None:
-    row = verdict(recorded(name, **change), name)
-    assert row["verdict"] == "fails", row["note"]
-    if effect is not None:
-        assert row["effect"] == pytest.approx(effect, abs=0.01)
-
-
 def corpora(*recordings: Recordings) -> dict[str, pd.DataFrame]:
     """The tables of a comparison of studies, each on a corpus of its own."""
     names = ("allocation_groups", "task_scores")

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
+from infoflow.results import read_table, write_table
+
 from .groups import with_models
 
 pytestmark = pytest.mark.slow
@@ -16,8 +19,6 @@ NEVER_TESTED = {"dynamics:V3"} | {  # by the tables of one study
 
 
 def test_no_tables_at_all():
-    from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
-
     frame = evaluate({})
     assert list(frame.columns) == FINDINGS_TABLE.column_names
     assert list(frame["id"]) == list(FINDINGS)
@@ -26,23 +27,16 @@ def test_no_tables_at_all():
 
 
 def _sources(finding: str) -> set[str]:
-    from infoflow.findings import FINDINGS
-
     return {source for reading in FINDINGS[finding].reads.values() for source in reading.sources}
 
 
 def _told(tables) -> list[str]:
     """The findings that these tables suffice for; others have tests with tables of their own."""
-    from infoflow.findings import FINDINGS
-
     enough = [name for name in FINDINGS if _sources(name) and _sources(name) <= set(tables)]
     return [name for name in enough if with_models(FINDINGS[name], tables)]
 
 
 def test_table_survives_writing(published, tmp_path):
-    from infoflow.findings import FINDINGS_TABLE, evaluate
-    from infoflow.results import read_table, write_table
-
     frame = evaluate(published)
     stored = read_table(write_table(tmp_path / "findings.parquet", frame, FINDINGS_TABLE)).frame
     assert list(stored["verdict"]) == list(frame["verdict"])
@@ -50,8 +44,6 @@ def test_table_survives_writing(published, tmp_path):
 
 
 def test_same_tables_give_the_same_findings(make_study):
-    from infoflow.findings import evaluate
-
     study = make_study(noise=0.05, between=0.05)
     first, second = evaluate(study.tables()), evaluate(study.tables())
     pd.testing.assert_frame_equal(first, second)
@@ -61,8 +53,6 @@ def test_same_tables_give_the_same_findings(make_study):
     "table", ["mutual_information", "layer_distance", "identity_neighbours", "model_distance", "head_positional"]
 )
 def test_absent_table_concerns_only_its_claims(published, table):
-    from infoflow.findings import FINDINGS, evaluate
-
     told = _told(published)
     del published[table]
     for row in evaluate(published, [FINDINGS[name] for name in told]).itertuples():
@@ -73,8 +63,6 @@ def test_absent_table_concerns_only_its_claims(published, table):
 
 def test_one_objective_only(make_study):
     """What analyzing a single model gives: no seeds, no controls, no other objective."""
-    from infoflow.findings import evaluate
-
     tables = make_study(seeds=(0,)).tables()
     del tables["model_distance"], tables["task_scores"], tables["alignment"]
     tables = {name: t[(t["objective"] == "masked-lm") & t["trained"]] for name, t in tables.items()}
@@ -85,8 +73,6 @@ def test_one_objective_only(make_study):
 
 
 def test_no_untrained_models_no_verdict(published):
-    from infoflow.findings import FINDINGS, evaluate
-
     table = published["layer_distance"]
     published["layer_distance"] = table[table["trained"]]
     row = evaluate(published, [FINDINGS["representations:V-9"]]).iloc[0]
@@ -97,8 +83,6 @@ def test_no_untrained_models_no_verdict(published):
 
 @pytest.mark.parametrize("replicates", [None, []])
 def test_no_replicates_no_interval(published, replicates):
-    from infoflow.findings import FINDINGS, evaluate
-
     table = published["layer_distance"]
     published["layer_distance"] = table.assign(replicates=[replicates] * len(table))
     row = evaluate(published, [FINDINGS["representations:V-9"]]).iloc[0]
@@ -108,8 +92,6 @@ def test_no_replicates_no_interval(published, replicates):
 
 def test_replicates_that_repeat_the_estimate_are_no_interval(make_study):
     """One seed and no bootstrap behind it: the numbers have no interval, and there is no verdict on them."""
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = make_study(seeds=(0,), noise=0.05).tables()
     claim = [FINDINGS["representations:V-3"]]
     sampled = evaluate(tables, claim).iloc[0]
@@ -126,8 +108,6 @@ def test_replicates_that_repeat_the_estimate_are_no_interval(make_study):
 
 def test_types_of_stored_tables_are_read(published, tmp_path):
     """Parquet gives back pandas' own string type and arrays instead of lists."""
-    from infoflow.findings import FINDINGS, evaluate
-
     stored = {}
     for name, table in published.items():
         table.to_parquet(tmp_path / name)
@@ -141,8 +121,6 @@ def test_types_of_stored_tables_are_read(published, tmp_path):
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_partial_tables_never_raise(published_tables, data):
-    from infoflow.findings import evaluate
-
     tables = {}
     for name, table in published_tables.items():
         match data.draw(st.sampled_from(["whole", "absent", "rows", "column", "empty", "missing numbers"])):
@@ -163,10 +141,6 @@ def test_partial_tables_never_raise(published_tables, data):
 
 def test_a_ratio_to_nothing_decides_nothing(make_study):
     """A causal LM that changes nothing at all: a warning of the division would be an error here."""
-    import numpy as np
-
-    from infoflow.findings import FINDINGS, evaluate
-
     study = make_study()
     for side in ("input", "output"):
         study.information["causal-lm", "clean", side] = np.full(7, 2.0)

@@ -79,12 +79,3 @@ def test_isotropic_gaussians_have_no_gap(published):
     tables = published | {"geometry": published["geometry"].assign(baseline=lambda frame: frame["value"])}
     assert verdict(tables, 5)["control_name"] == "isotropic Gaussian"
     assert verdict(tables, 5)["verdict"] == "undetermined"
-
-
-def test_spearmans_correlation_is_for_comparison_only(published):
-    assert "for comparison, Spearman's correlation in place of the cosine" in verdict(published, 1)["note"]
-    geometry = published["geometry"]
-    published["geometry"] = geometry[geometry["space"] == "raw"]
-    row = verdict(published, 1)
-    assert row["verdict"] == "holds"
-    assert "Spearman's correlation in place of the cosine: not measured" in row["note"]

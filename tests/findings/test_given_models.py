@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infoflow.findings import FINDINGS, evaluate
+
 from .probed_tables import Probed
 
 pytestmark = pytest.mark.slow
@@ -44,8 +46,6 @@ def agreement(model="MiniLM", task="encoder", curve=(0.4, 0.5, 0.6, 0.7, 0.65), 
 
 
 def judged(tables, names):
-    from infoflow.findings import FINDINGS, evaluate
-
     return evaluate(tables, [FINDINGS[name] for name in names])
 
 

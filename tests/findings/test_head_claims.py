@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infoflow.findings import FINDINGS, evaluate
+
 IDS = [f"heads:{name}" for name in ("V7", "V9", "C1", "C2", "C3", "C4", "C5")]
-OBJECTIVE = dict.fromkeys(IDS, "masked-lm") | {"heads:V7": "translation", "heads:V9": "translation"}
 SEEDS = (1, 2, 3)
 UP, DOWN = "dependent→head", "head→dependent"
 
@@ -90,8 +91,6 @@ def scores():
 
 
 def verdict(name, changes=None, **options):
-    from infoflow.findings import FINDINGS, evaluate
-
     rows = TRUE | (changes or {})
     tables = {key: table(value, **options) for key, value in rows.items() if value is not None}
     return evaluate(tables | {"task_scores": scores()}, [FINDINGS[name]]).iloc[0]
@@ -128,32 +127,8 @@ def changed(name, edit):
     return {name: [edit(dict(keys), value, baseline) for keys, value, baseline in TRUE[name]]}
 
 
-FALSE = {
-    "heads:V7": changed("head_rare_token", lambda k, v, b: (k, 0.3 if k["layer"] == 0 else v, b)),
-    "heads:V9": changed("head_relations", lambda k, v, b: (k, v - 0.35 if k["relation"] == "nsubj" else v, b)),
-    "heads:C1": changed("head_relations", lambda k, v, b: (k, v - 0.2 if k["relation"] == "amod" else v, b)),
-    "heads:C2": changed("head_probe", lambda k, v, b: (k, 0.5 if k["probe"] == "attention+words" else v, b)),
-    "heads:C3": changed("head_coreference", lambda k, v, b: (k, 0.5, b)),
-    "heads:C4": changed("head_special_gradient", lambda k, v, b: (k, 0.02, b)),
-    "heads:C5": changed("head_layer_distance", lambda k, v, b: (k, -0.1, b)),
-}
-
-
-@pytest.mark.parametrize("name", IDS)
-def test_a_reversed_claim_fails(name):
-    row = verdict(name, FALSE[name])
-    assert row["verdict"] == "fails", row["reason"]
-
-
-@pytest.mark.parametrize("name", IDS)
-def test_noise_leaves_it_open(name):
-    assert verdict(name, noise=3.0)["verdict"] == "undetermined"
-
-
 @pytest.mark.parametrize("name", IDS)
 def test_an_untrained_model_that_shows_it_too_leaves_it_open(name):
-    from infoflow.findings import FINDINGS, evaluate
-
     tables = {key: table(rows, untrained=rows) for key, rows in TRUE.items()}
     row = evaluate(tables | {"task_scores": scores()}, [FINDINGS[name]]).iloc[0]
     assert row["verdict"] == "undetermined", row["reason"]

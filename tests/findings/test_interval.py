@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from infoflow.findings import Condition, depth_correlation, judge_all, largest_t
+from infoflow.foundation import stream
+
 from .test_resampled import make_panel, random_panel, rows_of
 
 FEW = (2, 3, 5)
 
 
 def judged(panel, statistic=lambda curves: curves[:, :1], redraw=0, **how):
-    from infoflow.findings import Condition, judge_all
-
     curves, rows = rows_of(panel, redraw=redraw)
     values = statistic(curves)
     labels = [str(column) for column in range(values.shape[1])]
@@ -31,8 +32,6 @@ def simulated(rng, num_seeds, by_seed, by_sentence, truth):
 
 
 def coverage(statistic, truth, num_seeds, by_seed, by_sentence, curve, trials, **how):
-    from infoflow.foundation import stream
-
     rng = stream("coverage", num_seeds, str(by_seed), str(by_sentence))
     outcomes = [
         judged(simulated(rng, num_seeds, by_seed, by_sentence, curve), statistic, threshold=truth, **how)
@@ -99,8 +98,6 @@ def test_a_ratio_has_nearly_fieller_s_interval():
 @pytest.mark.parametrize("num", [1, 2, 10])
 @pytest.mark.parametrize("df", [2, 48])
 def test_quantile_of_the_largest_agrees_with_simulation(num, df):
-    from infoflow.findings import largest_t
-
     rng = np.random.default_rng(df)
     largest = rng.normal(size=(200_000, num)).max(axis=1) / np.sqrt(rng.chisquare(df, 200_000) / df)
     assert np.mean(largest > largest_t(num, df)) == pytest.approx(0.025, abs=0.0015)
@@ -124,8 +121,6 @@ def test_interval_of_the_weakest_layer_covers_it():
 
 
 def test_interval_of_a_rank_correlation_allows_for_near_ties():
-    from infoflow.findings import depth_correlation
-
     curve = [1.0, 2.0, 3.0, 3.05, 3.1, 4.0, 5.0]
     covered, _ = coverage(depth_correlation, 1.0, 3, 0.2, 0.1, curve, trials=120, bounds=(-1.0, 1.0))
     assert covered >= 0.91
@@ -156,8 +151,6 @@ def test_a_share_on_which_all_seeds_agree_is_no_surer_than_as_many_trials():
 @pytest.mark.parametrize("num_seeds", [1, 3])
 def test_verdicts_stand_when_the_bootstrap_is_redrawn(num_seeds):
     """Sixteen other streams of draws and as many of replicates; the effect lies three standard errors from 0."""
-    from infoflow.foundation import stream
-
     rng = stream("redrawn", num_seeds)
     blocks = rng.normal(size=(num_seeds, 64, 2)) + rng.normal(size=(1, 64, 2))
     blocks -= blocks.mean(axis=1, keepdims=True)

@@ -3,6 +3,9 @@
 import pandas as pd
 import pytest
 
+from infoflow.findings import Finding, Table, evaluate, exceeds
+from infoflow.results import Spec
+
 
 def scores(objective="causal-lm", **metrics):
     """One test row per metric: (value, low, high, baseline)."""
@@ -15,9 +18,6 @@ def scores(objective="causal-lm", **metrics):
 
 def why(tables, objective="causal-lm"):
     """Why a claim about that objective's models is not tested; None: it is."""
-    from infoflow.findings import Finding, Table, evaluate, exceeds
-    from infoflow.results import Spec
-
     numbers = pd.DataFrame({"objective": objective, "seed": 1, "trained": True, "layer": range(3), "value": 1.0})
     finding = Finding(
         id="own:1", claim="A number is above 0.", source="none", published="none", statistic="the number",

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from support.invented_scales import scale_run, study_tables, write_study
 
-from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_BY_RUN, FINDINGS_OVER_SCALE
+from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_BY_RUN, FINDINGS_OVER_SCALE, evaluate
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder
 from infoflow.subjects.over_scale.claims import TRENDS, ScaleRun, findings_over_scale, reported_claims
@@ -45,8 +45,6 @@ def test_each_claim_has_a_row_for_each_run(grown):
 
 
 def test_effects_are_those_of_the_findings(grown):
-    from infoflow.findings import evaluate
-
     frame = grown["findings_over_scale"]
     for place, run in enumerate(runs(GROWING)):
         findings = evaluate(run.tables).set_index("id")
@@ -163,7 +161,8 @@ def stored(found: dict[str, pd.DataFrame], given: list, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("first", [(0, 1), (2, 3), (1, 3), (0, 1, 2)])
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [(1, 3), (0, 1, 2)])
 def test_an_earlier_comparison_stands_for_the_studies_that_it_compared(wide_grid, once, first, tmp_path):
     """Whichever were compared first: all at once give the same, to the bit, from the file."""
     before = [wide_grid[place] for place in first]
@@ -230,8 +229,6 @@ def test_what_is_refused(tmp_path):
 
 
 def test_copies_of_one_model_and_damaged_plans_are_refused(tmp_path):
-    from infoflow.results import RunFolder
-
     folders = [write_study(tmp_path / name, 0.6, tokens) for name, tokens in (("one", 3e5), ("two", 1e6))]
     for folder in folders:
         RunFolder(folder).update(models=[{"model": "causal-lm/seed-0", "sha256": "ab12"}])

@@ -1,14 +1,15 @@
 """Positional heads of one seed: selection and the three numbers."""
 
 import numpy as np
+import pandas as pd
 import pytest
+
+from infoflow.findings import FINDINGS, evaluate, positional_heads
 
 from .groups import models_of
 
 
 def test_numbers_of_each_seed(make_study):
-    from infoflow.findings import positional_heads
-
     found = positional_heads().estimates(models_of(make_study().tables()))
     # .97 at offset −1; .40 at offset 2; confidence of the two heads whose share reaches .9
     np.testing.assert_allclose(found.values_UK, [[0.97, 0.40, (0.93 + 0.88) / 2]] * 3)
@@ -17,8 +18,6 @@ def test_numbers_of_each_seed(make_study):
 
 def test_heads_may_differ_between_seeds(make_study):
     """A head is selected in its own seed."""
-    from infoflow.findings import positional_heads
-
     tables = make_study().tables()
     for name in ("head_positional", "head_confidence"):
         table = tables[name]
@@ -29,8 +28,6 @@ def test_heads_may_differ_between_seeds(make_study):
 
 
 def test_heads_selected_by_the_estimate_are_followed_through_the_replicates(make_study):
-    from infoflow.findings import positional_heads
-
     tables = make_study(noise=0.3).tables()
     found = positional_heads().estimates(models_of(tables))
     table = tables["head_positional"]
@@ -40,8 +37,6 @@ def test_heads_selected_by_the_estimate_are_followed_through_the_replicates(make
 
 
 def test_no_positional_head_refutes_the_claim(make_study):
-    from infoflow.findings import FINDINGS, evaluate
-
     study = make_study(noise=0.001)
     study.heads = dict.fromkeys(study.heads, 0.5)
     row = evaluate(study.tables(), [FINDINGS["heads:V8"]]).iloc[0]
@@ -51,10 +46,6 @@ def test_no_positional_head_refutes_the_claim(make_study):
 
 
 def test_cross_attention_and_decoder_heads_do_not_count(make_study):
-    import pandas as pd
-
-    from infoflow.findings import positional_heads
-
     tables = make_study().tables()
     table = tables["head_positional"]
     cross = table.assign(kind="cross", value=0.99)
@@ -65,8 +56,6 @@ def test_cross_attention_and_decoder_heads_do_not_count(make_study):
 
 def test_only_neighbouring_offsets_measured(make_study):
     """Nothing is then said of other offsets."""
-    from infoflow.findings import FINDINGS, evaluate
-
     study = make_study(noise=0.001)
     full = evaluate(study.tables(), [FINDINGS["heads:V8"]]).iloc[0]
     assert "the same at any other offset: 0.4" in full["note"]

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from infoflow.findings import FINDINGS, Absent, gather, judge_all, resampled_curves
+
 from .groups import models_of
 
 
 @pytest.fixture(scope="module")
 def outcomes(published_tables):
     """Of every condition of every claim whose curves were published."""
-    from infoflow.findings import FINDINGS, Absent, gather, judge_all, resampled_curves
-
     models, found = models_of(published_tables), []
     for finding in (one for name, one in FINDINGS.items() if name.startswith("representations")):
         try:

@@ -3,13 +3,14 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
+
+from infoflow.findings import FINDINGS, Finding, describe, evaluate
 
 
 def test_no_two_claims_are_one():
     """What reads the same numbers and tests them alike is counted once."""
-    from infoflow.findings import FINDINGS, Finding
-
     tested = [one for one in FINDINGS.values() if isinstance(one, Finding)]
     asked = [
         (id(one.test), tuple(sorted((name, id(reading)) for name, reading in one.reads.items()))) for one in tested
@@ -19,14 +20,10 @@ def test_no_two_claims_are_one():
 
 @pytest.mark.parametrize("field", ["claim", "source", "published", "statistic"])
 def test_every_claim_says_what_it_is(field):
-    from infoflow.findings import FINDINGS
-
     assert all(len(getattr(finding, field)) > 20 for finding in FINDINGS.values())
 
 
 def test_every_claim_has_a_decisive_control_and_says_how_many_seeds_it_needs():
-    from infoflow.findings import FINDINGS
-
     for finding in FINDINGS.values():
         assert any(control.decisive for control in finding.controls) != bool(finding.uncontrolled)
         assert finding.minimum_seeds in (1, 3)
@@ -35,14 +32,10 @@ def test_every_claim_has_a_decisive_control_and_says_how_many_seeds_it_needs():
 
 @pytest.mark.parametrize("name", ["V-2", "V-5", "V-6", "V-7", "V-8", "V-13", "V-14", "Z-4", "Z-5", "Z-6"])
 def test_what_compares_objectives_needs_three_seeds(name):
-    from infoflow.findings import FINDINGS
-
     assert FINDINGS[f"representations:{name}"].minimum_seeds == 3
 
 
 def test_description_lists_every_claim_with_test_and_control():
-    from infoflow.findings import FINDINGS, describe
-
     text = describe()
     for finding in FINDINGS.values():
         assert f"### {finding.id}\n" in text
@@ -51,8 +44,6 @@ def test_description_lists_every_claim_with_test_and_control():
 
 
 def test_every_claim_says_how_much_of_its_source_was_read_and_what_is_ours():
-    from infoflow.findings import FINDINGS, describe, evaluate
-
     rows = evaluate({}).set_index("id")
     for finding in FINDINGS.values():
         read = finding.source_read
@@ -66,8 +57,6 @@ def test_every_claim_says_how_much_of_its_source_was_read_and_what_is_ours():
 
 def test_a_claim_of_which_a_part_was_not_read_is_ours():
     """Details may be second hand: "the last layer of a ResNet: unverified"."""
-    from infoflow.findings import FINDINGS
-
     not_read = re.compile(r"\b(that|what) [^;:()]*(unverified|recalled)|\((as summarised|recalled|unverified)\)")
     for finding in FINDINGS.values():
         if not_read.search(finding.published):
@@ -76,12 +65,6 @@ def test_a_claim_of_which_a_part_was_not_read_is_ours():
 
 def test_the_table_of_simulated_studies_has_every_claim():
     """`experiments/validation/claims`: each holds where it is true, fails where it is not, and seldom holds between."""
-    from pathlib import Path
-
-    import pandas as pd
-
-    from infoflow.findings import FINDINGS
-
     table = pd.read_csv(Path(__file__).parents[2] / "experiments" / "validation" / "claims" / "claims.csv")
     assert set(table["claim"]) == set(FINDINGS), "run experiments/validation/claims/run.py for claims that are new"
     rows = table.set_index("where")
@@ -92,8 +75,6 @@ def test_the_table_of_simulated_studies_has_every_claim():
 
 def test_a_known_cause_names_the_experiment_that_shows_it():
     """A claim that failed in a committed run of that experiment, or was examined there, links to its page."""
-    from infoflow.findings import FINDINGS
-
     studies = Path(__file__).parents[2] / "experiments" / "studies"
     examined = [one for one in FINDINGS.values() if one.cause or one.examined]
     assert len(examined) >= 25

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
+from infoflow.findings import plan_rows, resampled_curves
+from infoflow.foundation import stream
+from infoflow.results import Samples
+
 
 def make_panel(units, values, replicates):
-    from infoflow.results import Samples
-
     rows = np.concatenate([np.asarray(values, dtype=float)[:, None], np.asarray(replicates, dtype=float)], axis=1)
     return Samples.of_units(dict(zip(units, rows, strict=True)))
 
 
 def random_panel(units, num_replicates=7, num_layers=3, key=0):
-    from infoflow.foundation import stream
-
     rng = stream("panel", key)
     values = rng.normal(size=(len(units), num_layers))
     return make_panel(
@@ -22,8 +22,6 @@ def random_panel(units, num_replicates=7, num_layers=3, key=0):
 
 
 def rows_of(panel, **more):
-    from infoflow.findings import resampled_curves
-
     curves, rows = resampled_curves({"curve": panel}, sorted(panel.seeds), **more)
     return curves["curve"], rows
 
@@ -70,8 +68,6 @@ def test_draws_have_the_spread_of_their_source():
 
 
 def test_lists_of_replicates_are_cut_to_their_common_length():
-    from infoflow.findings import resampled_curves
-
     long, short = random_panel([(1,), (2,)], num_replicates=9), random_panel([(1,), (2,)], num_replicates=4)
     curves, rows = resampled_curves({"long": long, "short": short}, [1, 2])
     cut = make_panel(long.units, long.values_UK, long.replicates_URK[:, :4])
@@ -81,8 +77,6 @@ def test_lists_of_replicates_are_cut_to_their_common_length():
 
 def test_models_measured_on_the_same_sentences_stay_paired():
     """A constant difference between two noisy models has an interval of no width."""
-    from infoflow.findings import resampled_curves
-
     first = random_panel([(1,), (2,), (3,)])
     second = make_panel(first.units, first.values_UK + 0.5, first.replicates_URK + 0.5)
     curves, _ = resampled_curves({"first": first, "second": second}, [1, 2, 3])
@@ -106,8 +100,6 @@ def test_a_replicate_without_a_number_leaves_the_spread_as_it_is():
 
 
 def test_draws_do_not_depend_on_what_was_drawn_before():
-    from infoflow.findings import plan_rows
-
     first = plan_rows(3, 10)
     plan_rows.cache_clear()
     plan_rows(5, 10)

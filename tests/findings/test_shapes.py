@@ -8,13 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from infoflow.findings import (
+    early_layer,
+    falls,
+    later_over_earlier,
+    middle_layer,
+    pair_names,
+    spearman,
+    step_names,
+    total_fall,
+)
+
 curves = st.lists(st.integers(-3, 3), min_size=6, max_size=6).map(lambda values: np.array([values], dtype=float))
 
 
 @given(first=curves, second=curves)
 def test_spearman_agrees_with_scipy(first, second):
-    from infoflow.findings import spearman
-
     ours = spearman(first, second)
     assert ours.shape == (1, 1)
     if np.ptp(first) == 0 or np.ptp(second) == 0:
@@ -25,8 +34,6 @@ def test_spearman_agrees_with_scipy(first, second):
 
 @given(curves)
 def test_ratios_of_later_to_earlier(curve):
-    from infoflow.findings import later_over_earlier, pair_names
-
     curve = curve + 10
     expected = [curve[0, later] / curve[0, earlier] for earlier, later in combinations(range(6), 2)]
     np.testing.assert_allclose(later_over_earlier(curve)[0], expected)
@@ -34,8 +41,6 @@ def test_ratios_of_later_to_earlier(curve):
 
 
 def test_falls_and_their_names():
-    from infoflow.findings import falls, step_names, total_fall
-
     curve = np.array([[5.0, 4.0, 4.5]])
     assert falls(curve).tolist() == [[1.0, -0.5]]
     assert total_fall(curve).tolist() == [[0.5]]
@@ -44,6 +49,4 @@ def test_falls_and_their_names():
 
 @pytest.mark.parametrize(("layers", "early", "middle"), [(6, 2, 3), (12, 4, 6), (3, 1, 2), (4, 1, 2)])
 def test_named_layers_keep_their_place_in_models_of_other_depth(layers, early, middle):
-    from infoflow.findings import early_layer, middle_layer
-
     assert (early_layer(layers), middle_layer(layers)) == (early, middle)

@@ -4,20 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infoflow.findings import FINDINGS, Absent, Table, gather, seed_distance, task_distance
+from infoflow.results import Spec
+
 from .groups import models_of
 
 
 def read(tables, name="layer_distance", first=1, where=None, **changes):
-    from infoflow.findings import Table
-    from infoflow.results import Spec
-
     curve = Table(name, Spec("causal-lm")).where(**(where or {})).by("layer", first=first)
     return curve.changed(**changes).estimates(models_of(tables))
 
 
 def absence(tables, **fields):
-    from infoflow.findings import Absent
-
     with pytest.raises(Absent) as caught:
         read(tables, **fields)
     return str(caught.value)
@@ -93,9 +91,6 @@ def test_what_is_missing_is_named(published):
 
 
 def test_distance_between_tasks_is_found_in_either_order(published):
-    from infoflow.findings import task_distance
-    from infoflow.results import Spec
-
     table = published["model_distance"]
     swapped = table.rename(
         columns=lambda name: name[:-1] + {"a": "b", "b": "a"}[name[-1]] if name[-2:-1] == "_" else name
@@ -108,9 +103,6 @@ def test_distance_between_tasks_is_found_in_either_order(published):
 
 
 def test_distance_between_tasks_takes_encoders(published):
-    from infoflow.findings import task_distance
-    from infoflow.results import Spec
-
     table = published["model_distance"]
     decoder = table[table["objective_a"] == "translation"].assign(stack_a="decoder", value=9.0)
     curve = task_distance(Spec("masked-lm"), Spec("translation")).estimates(
@@ -120,17 +112,12 @@ def test_distance_between_tasks_takes_encoders(published):
 
 
 def test_distance_between_seeds(published):
-    from infoflow.findings import seed_distance
-    from infoflow.results import Spec
-
     curve = seed_distance(Spec("translation")).estimates(models_of(published))
     assert curve.units == ((1, 2), (1, 3), (2, 3))
     np.testing.assert_allclose(curve.alone(2), [[0.302, 0.305, 0.310, 0.315, 0.313, 0.309]])
 
 
 def test_only_seeds_that_every_table_has_are_used(published):
-    from infoflow.findings import FINDINGS, gather
-
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["seed"] != 2) | (table["objective"] != "masked-lm")]
     found = gather(FINDINGS["representations:V-17"].reads, models_of(published))
@@ -138,8 +125,6 @@ def test_only_seeds_that_every_table_has_are_used(published):
 
 
 def test_models_of_different_depth_are_not_compared(published):
-    from infoflow.findings import FINDINGS, Absent, gather
-
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["layer"] < 6) | (table["objective"] != "masked-lm")]
     with pytest.raises(Absent, match="differ in depth"):

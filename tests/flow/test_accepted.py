@@ -2,14 +2,15 @@
 
 import inspect
 
+import numpy as np
 import pytest
+
+import infoflow
+from infoflow import UserError
+from infoflow.flow import accepted_corpus, accepted_model, compare
 
 
 def test_a_folder_a_list_and_one_measure_are_taken(matched_models, tmp_path):
-    import numpy as np
-
-    import infoflow
-
     model, texts = matched_models["masked-lm"], ["the cat sees the dog", "a red house", "the old dog sleeps"]
     model.module.save_pretrained(tmp_path)
     model.tokenizer.save_pretrained(tmp_path)
@@ -20,9 +21,6 @@ def test_a_folder_a_list_and_one_measure_are_taken(matched_models, tmp_path):
 
 
 def test_models_that_are_no_list_are_told_of(matched_models, parallel_corpus):
-    from infoflow import UserError
-    from infoflow.flow import accepted_corpus, accepted_model, compare
-
     model = matched_models["masked-lm"]
     with pytest.raises(UserError, match=r"compare takes a list of models first.*Got one model"):
         inspect.unwrap(compare)(model, parallel_corpus, [])  # in tests beartype would speak first

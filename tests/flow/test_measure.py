@@ -1,5 +1,6 @@
 """One pass: what measures see, and that batches, shards and padding do not change it."""
 
+import copy
 import inspect
 from pathlib import Path
 from typing import ClassVar
@@ -8,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from transformers import BartConfig, BartModel, BertConfig, BertModel
 
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, generate_grammar, train_tokenizer
 from infoflow.flow import (
     Activations,
     Measure,
     PassOptions,
+    Reader,
     SampleMeasure,
     SampleRequest,
     TokenSample,
@@ -23,6 +26,7 @@ from infoflow.flow import (
     merge_shards,
 )
 from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.heads import Confidence
 from infoflow.models import Model, load_model, tap
 from infoflow.results import Column, TableSchema
 
@@ -240,8 +244,6 @@ def test_measures_that_do_not_apply(matched_models, parallel_corpus) -> None:
 
 
 def test_nan_states_name_layer_and_sentence(matched_models, parallel_corpus) -> None:
-    import copy
-
     model = matched_models["masked-lm"]
     broken = load_model(copy.deepcopy(model.module), tokenizer=model.tokenizer)
     with torch.no_grad():
@@ -303,9 +305,6 @@ def test_long_sentences_run_in_smaller_batches_where_attention_is_held(matched_m
 
 
 def test_training_noise_gives_every_token_the_same_chance(matched_models) -> None:
-    from infoflow.corpus import generate_grammar
-    from infoflow.flow import Reader
-
     corpus = generate_grammar(1500)
     reader = Reader(matched_models["masked-lm"], corpus, max_length=512, seed=0, decoder=False)
     reader.use_training_noise(50)
@@ -338,11 +337,6 @@ def test_a_streaming_measure_of_the_training_regime_sees_each_sentence_once(matc
 
 
 def test_two_stacks_without_a_head_are_read(parallel_corpus) -> None:
-    from transformers import BartConfig, BartModel
-
-    from infoflow.corpus import train_tokenizer
-    from infoflow.heads import Confidence
-
     tokenizer = train_tokenizer((sentence.text for sentence in parallel_corpus), vocab_size=60)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
     config = BartConfig(vocab_size=60, d_model=16, encoder_ffn_dim=16, decoder_ffn_dim=16, **sizes)
@@ -358,8 +352,6 @@ def test_two_stacks_without_a_head_are_read(parallel_corpus) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_wide_models_of_any_precision_read_small_batches(parallel_corpus: Corpus, matched_models, dtype) -> None:
     """Of width 256 and more on a CPU: one batch holds a few sentences, never none."""
-    from transformers import BertConfig, BertModel
-
     tokenizer = matched_models["masked-lm"].tokenizer
     shape = {"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     torch.manual_seed(0)

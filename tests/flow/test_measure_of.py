@@ -1,7 +1,12 @@
 """A measure of a function, against sums over single sentences."""
 
+import copy
+
 import numpy as np
 import pytest
+import torch
+
+import infoflow
 
 
 def _norm(states):
@@ -14,10 +19,6 @@ def _confidence(weights):
 
 
 def test_means_are_those_of_single_sentences(matched_models, parallel_corpus):
-    import torch
-
-    import infoflow
-
     model = matched_models["causal-lm"]
     table = infoflow.measure(model, parallel_corpus, [infoflow.measure_of(_norm, unit="length")])["_norm"]
     sums, tokens = np.zeros(3), 0
@@ -35,12 +36,6 @@ def test_means_are_those_of_single_sentences(matched_models, parallel_corpus):
 
 
 def test_of_attention_means_are_those_of_single_sentences(matched_models, parallel_corpus):
-    import copy
-
-    import torch
-
-    import infoflow
-
     model = matched_models["causal-lm"]
     table = infoflow.measure(model, parallel_corpus, [infoflow.measure_of(_confidence, of="attention")])["_confidence"]
     module = copy.deepcopy(model.module)
@@ -58,8 +53,6 @@ def test_of_attention_means_are_those_of_single_sentences(matched_models, parall
 
 
 def test_sums_of_two_parts_add_up():
-    import infoflow
-
     whole, part, rest = (infoflow.measure_of(_norm) for _ in range(3))
     rng = np.random.default_rng(0)
     first, second = rng.uniform(1, 2, (2, 3, 1, 64))
@@ -80,8 +73,6 @@ def test_sums_of_two_parts_add_up():
     ],
 )
 def test_what_is_no_measure_is_refused(arguments, message):
-    import infoflow
-
     with pytest.raises(infoflow.UserError, match=message):
         infoflow.measure_of(**arguments)
 
@@ -98,8 +89,6 @@ def test_what_is_no_measure_is_refused(arguments, message):
     ],
 )
 def test_what_is_no_number_for_each_token_is_refused(matched_models, parallel_corpus, function, got):
-    import infoflow
-
     measure = infoflow.measure_of(function, name="mine")
     with pytest.raises(infoflow.UserError, match=r"real tensor of \d+ × \d+ numbers, one for each token, .* " + got):
         infoflow.measure(matched_models["causal-lm"], parallel_corpus, [measure])

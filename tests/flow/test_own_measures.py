@@ -2,6 +2,11 @@
 
 import pytest
 
+import infoflow
+from infoflow import UserError, measure_of
+from infoflow.flow import describe_measure, given_measures, load_measures
+from infoflow.heads import Entropy
+
 MEASURES = """
 import infoflow
 
@@ -59,8 +64,6 @@ def names(measures):
 
 
 def test_measures_are_found_by_name_in_lists_and_as_classes(measure_file):
-    from infoflow.flow import load_measures
-
     assert names(load_measures(measure_file())) == ["state_norm"]
     assert names(load_measures(measure_file(CLASS))) == ["counted"]
     assert names(load_measures(measure_file(CLASS + "\nMINE = Counted()\n"))) == ["counted"]  # not made twice
@@ -71,8 +74,6 @@ def test_measures_are_found_by_name_in_lists_and_as_classes(measure_file):
 
 
 def test_a_base_class_is_not_made_but_what_derives_from_it(measure_file):
-    from infoflow.flow import load_measures
-
     derived = (
         "\nfrom dataclasses import replace\nclass Further(Counted):\n    table = replace(Counted.table, name='more')\n"
     )
@@ -100,17 +101,11 @@ def test_a_base_class_is_not_made_but_what_derives_from_it(measure_file):
     ],
 )
 def test_files_without_usable_measures_are_refused(measure_file, text, message):
-    from infoflow import UserError
-    from infoflow.flow import load_measures
-
     with pytest.raises(UserError, match=message):
         load_measures(measure_file(text), taken=["head_entropy"])
 
 
 def test_a_file_that_is_none_is_named(tmp_path):
-    from infoflow import UserError
-    from infoflow.flow import load_measures
-
     with pytest.raises(UserError, match="There is no file"):
         load_measures(tmp_path / "none.py")
     with pytest.raises(UserError, match=r"must end in \.py"):
@@ -118,9 +113,6 @@ def test_a_file_that_is_none_is_named(tmp_path):
 
 
 def test_objects_are_checked_alike():
-    from infoflow import UserError, measure_of
-    from infoflow.flow import given_measures
-
     one = measure_of(lambda states: states.norm(dim=-1), name="one")
     assert names(given_measures(one)) == ["one"]
     for measures, message in [([], "an empty list"), ([one, 3], "must be objects"), ([one, one], "two in measures")]:
@@ -130,9 +122,6 @@ def test_objects_are_checked_alike():
 
 def test_results_are_kept_by_the_text_of_the_file_and_by_name(measure_file):
     """Two functions differ in nothing that a key could see, but for their names."""
-    from infoflow import measure_of
-    from infoflow.flow import describe_measure, given_measures, load_measures
-
     two = MEASURES + "\nother = infoflow.measure_of(lambda states: states.sum(-1), name='other')"
     first, other = map(describe_measure, load_measures(measure_file(two)))
     assert first != other
@@ -145,11 +134,6 @@ def test_results_are_kept_by_the_text_of_the_file_and_by_name(measure_file):
 
 @pytest.mark.parametrize("wrong", ["raise ValueError('odd')", "raise SystemExit", "open('none.txt')"])
 def test_code_that_fails_while_measuring_names_its_file_and_line(measure_file, matched_models, parallel_corpus, wrong):
-    import infoflow
-    from infoflow import UserError
-    from infoflow.flow import load_measures
-    from infoflow.heads import Entropy
-
     failing = load_measures(measure_file(CLASS.replace("self._batches += 1", wrong)))
     model = matched_models["masked-lm"]
     with pytest.raises(UserError, match=r"counted of .* failed: its own code raised an error: mine\.py, line 17: "):

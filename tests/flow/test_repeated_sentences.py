@@ -6,14 +6,17 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from infoflow.corpus import Corpus, load_corpus, train_tokenizer
+from infoflow.dynamics import evaluation_set
 from infoflow.flow import measure
 from infoflow.foundation import block_of
 from infoflow.heads import Confidence
 from infoflow.models import load_model
+from infoflow.objectives import Vocabulary, make_objective
 from infoflow.probing import AttentionProbe
 from infoflow.representations import IntraSentence
+from infoflow.training import TrainingData
 
-COPIES = 20
+COPIES = 10
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def test_intervals_do_not_shrink_with_copies(model, once, many, make):
 
 
 def test_probes_are_scored_on_no_copy_of_what_they_were_trained_on(model, once, many):
-    """Training sees every sentence twenty times, so that values themselves differ a little."""
+    """Training sees every sentence ten times, so that values themselves differ a little."""
     probe = AttentionProbe(sentences=10_000, epochs=1)
     expected, found = (measure(model, corpus, [probe])["head_probe"] for corpus in (once, many))
     widths = [(frame["high"] - frame["low"]).to_numpy() for frame in (expected, found)]
@@ -68,10 +71,6 @@ def test_probes_are_scored_on_no_copy_of_what_they_were_trained_on(model, once, 
 
 
 def test_parts_of_a_loss_allocation_share_no_text(once, many):
-    from infoflow.dynamics import evaluation_set
-    from infoflow.objectives import Vocabulary, make_objective
-    from infoflow.training import TrainingData
-
     tokenizer = train_tokenizer(list(once.column("text")), 100)
     data = TrainingData(source=many.encode(tokenizer), vocabulary=Vocabulary.from_tokenizer(tokenizer))
     found = evaluation_set("train", make_objective("causal-lm"), data, tokens=10**6, parts=3)

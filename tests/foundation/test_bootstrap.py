@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from infoflow.foundation import NUM_BLOCKS, Interval, block_of, interval, replicate_weights
+
 
 def test_block_depends_on_the_sentence_only():
-    from infoflow.foundation import NUM_BLOCKS, block_of
-
     ids = np.array([5, 17, 5, 123_456_789])
     blocks = block_of(ids)
     assert blocks[0] == blocks[2]
@@ -15,8 +15,6 @@ def test_block_depends_on_the_sentence_only():
 
 
 def test_weights_draw_64_blocks_with_replacement():
-    from infoflow.foundation import NUM_BLOCKS, replicate_weights
-
     weights = replicate_weights(500)
     assert weights.shape == (500, NUM_BLOCKS)
     assert set(weights.sum(axis=1)) == {float(NUM_BLOCKS)}
@@ -27,8 +25,6 @@ def test_weights_draw_64_blocks_with_replacement():
 
 
 def test_interval_by_order_statistics():
-    from infoflow.foundation import interval
-
     values = np.random.default_rng(0).permutation(np.arange(0.0, 201.0))
     assert interval(values) == pytest.approx((5, 195))
     assert interval(values, level=0.5) == pytest.approx((50, 150))
@@ -37,15 +33,11 @@ def test_interval_by_order_statistics():
 
 @pytest.mark.parametrize("values", [[], [np.nan, np.nan], [np.inf]])
 def test_nothing_finite_gives_no_interval(values):
-    from infoflow.foundation import interval
-
     assert np.isnan(interval(np.array(values))).all()
 
 
 def test_intervals_cover_the_truth():
     """A ratio of sums over sentences, as the streaming measures hold it: 95 % intervals from 64 blocks."""
-    from infoflow.foundation import NUM_BLOCKS, block_of, interval, replicate_weights
-
     rng, weights, ids = np.random.default_rng(0), replicate_weights(200), np.arange(2000)
     blocks, covered = block_of(ids), 0
     for _ in range(300):
@@ -58,8 +50,6 @@ def test_intervals_cover_the_truth():
 
 
 def test_difference_of_two_models_on_the_same_sentences_is_paired():
-    from infoflow.foundation import NUM_BLOCKS, interval, replicate_weights
-
     sums, weights = np.random.default_rng(1).normal(5, 2, size=NUM_BLOCKS), replicate_weights()
     first, second = weights @ sums / NUM_BLOCKS, weights @ (sums + 0.1) / NUM_BLOCKS
     assert np.diff(interval(first))[0] > 0.5
@@ -76,6 +66,4 @@ def test_difference_of_two_models_on_the_same_sentences_is_paired():
     ],
 )
 def test_a_value_off_a_grid_is_known_to_a_step_at_best(ends, reached):
-    from infoflow.foundation import Interval
-
     assert Interval(*ends).reaching(1.0, 0.25) == reached

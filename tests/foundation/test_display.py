@@ -7,12 +7,10 @@ import warnings
 
 import pytest
 
-from infoflow.foundation import JsonDisplay, PlainDisplay, make_display
+from infoflow.foundation import JsonDisplay, PlainDisplay, clock, current_display, make_display, use_display
 
 
 def test_silent_by_default_but_warnings_are_heard(capsys):
-    from infoflow.foundation import current_display
-
     display = current_display()
     display.note("hello")
     with display.progress("Training", 3) as progress:
@@ -23,8 +21,6 @@ def test_silent_by_default_but_warnings_are_heard(capsys):
 
 
 def test_display_is_used_inside_the_block_only():
-    from infoflow.foundation import current_display, make_display, use_display
-
     before = current_display()
     display = make_display("plain")
 
@@ -39,8 +35,6 @@ def test_display_is_used_inside_the_block_only():
 
 
 def test_plain_lines():
-    from infoflow.foundation import PlainDisplay
-
     file = io.StringIO()
     display = PlainDisplay(file)
     display.note("Reading the corpus.")
@@ -89,8 +83,6 @@ def test_what_has_not_begun_is_not_estimated(monkeypatch):
 
 
 def test_json_events_are_one_object_a_line():
-    from infoflow.foundation import JsonDisplay
-
     file = io.StringIO()
     display = JsonDisplay(file)
     display.note("two\nlines")
@@ -113,8 +105,6 @@ def test_json_events_are_one_object_a_line():
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_json_stays_json_when_a_loss_diverges(loss):
-    from infoflow.foundation import JsonDisplay
-
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
 
@@ -125,8 +115,6 @@ def test_json_stays_json_when_a_loss_diverges(loss):
 
 
 def test_a_job_that_breaks_does_not_claim_to_have_ended():
-    from infoflow.foundation import PlainDisplay
-
     file = io.StringIO()
     with pytest.raises(KeyboardInterrupt), PlainDisplay(file).progress("Training", total=10):
         raise KeyboardInterrupt
@@ -134,8 +122,6 @@ def test_a_job_that_breaks_does_not_claim_to_have_ended():
 
 
 def test_a_job_that_ends_ends_at_all_of_it():
-    from infoflow.foundation import JsonDisplay, PlainDisplay
-
     lines = []
     for form in (PlainDisplay, JsonDisplay):
         file = io.StringIO()
@@ -150,8 +136,6 @@ def test_a_job_that_ends_ends_at_all_of_it():
 
 @pytest.mark.parametrize("kind", ["plain", "rich", "json"])
 def test_nothing_that_is_shown_steers_the_terminal(kind, capsys):
-    from infoflow.foundation import make_display
-
     display = make_display(kind)
     display.note("tuned for a\u202eb\x1b[31m")
     display.warn("a\u202eb\x1b[31m")
@@ -164,8 +148,6 @@ def test_nothing_that_is_shown_steers_the_terminal(kind, capsys):
 
 
 def test_rich_shows_text_as_it_is(capsys):
-    from infoflow.foundation import make_display
-
     with warnings.catch_warnings():
         display = make_display("rich")
         display.note("a [bold] word")
@@ -309,6 +291,4 @@ def test_pipes_get_plain_lines(monkeypatch):
     ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (3600, "1:00:00"), (1e12, "99:59:59")]
 )
 def test_clock(seconds, text):
-    from infoflow.foundation import clock
-
     assert clock(seconds) == text

@@ -8,14 +8,15 @@ import time
 
 import pytest
 
+from infoflow import foundation
+from infoflow.foundation import UserError, atomic_folder, atomic_write, check_own_folder, sweep_partial
+
 
 def names(folder):
     return [path.name for path in folder.iterdir()]
 
 
 def test_a_new_file_appears_when_it_is_complete(tmp_path):
-    from infoflow.foundation import atomic_write
-
     path = tmp_path / "deep" / "result.txt"
     with atomic_write(path) as temporary:
         temporary.write_text("half")
@@ -27,8 +28,6 @@ def test_a_new_file_appears_when_it_is_complete(tmp_path):
 
 @pytest.mark.parametrize(("umask", "file_mode", "folder_mode"), [(0o022, 0o644, 0o755), (0o027, 0o640, 0o750)])
 def test_modes_follow_the_umask(tmp_path, umask, file_mode, folder_mode):
-    from infoflow.foundation import atomic_folder, atomic_write
-
     before = os.umask(umask)
     try:
         with atomic_write(tmp_path / "file") as temporary:
@@ -45,8 +44,6 @@ def test_modes_follow_the_umask(tmp_path, umask, file_mode, folder_mode):
 
 
 def test_what_killed_processes_left_is_swept_and_a_living_ones_is_not(tmp_path):
-    from infoflow.foundation import atomic_folder, atomic_write, sweep_partial
-
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     (tmp_path / f".run.json.{dead.pid}-0a1b2c3d.partial").touch()
@@ -60,8 +57,6 @@ def test_what_killed_processes_left_is_swept_and_a_living_ones_is_not(tmp_path):
 
 
 def test_writing_again_removes_what_a_killed_writer_left(tmp_path):
-    from infoflow.foundation import atomic_folder
-
     killed = (
         "import os, sys; from infoflow.foundation import atomic_folder\nwith atomic_folder(sys.argv[1]): os._exit(9)"
     )
@@ -76,8 +71,6 @@ def test_writing_again_removes_what_a_killed_writer_left(tmp_path):
 
 
 def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path):
-    from infoflow.foundation import UserError, atomic_write
-
     path = tmp_path / ("ü" * 127)
     with atomic_write(path) as temporary:
         temporary.write_text("kept")
@@ -87,8 +80,6 @@ def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path):
 
 
 def test_an_error_leaves_the_old_file_and_no_trace(tmp_path):
-    from infoflow.foundation import atomic_write
-
     path = tmp_path / "result.txt"
     path.write_text("old")
 
@@ -104,8 +95,6 @@ def test_an_error_leaves_the_old_file_and_no_trace(tmp_path):
 
 
 def test_a_folder_is_replaced_as_a_whole(tmp_path):
-    from infoflow.foundation import atomic_folder
-
     path = tmp_path / "model"
     for content in ("first", "second"):
         with atomic_folder(path) as temporary:
@@ -116,8 +105,6 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path):
 
 
 def test_an_error_leaves_the_old_folder(tmp_path):
-    from infoflow.foundation import atomic_folder
-
     path = tmp_path / "model"
     path.mkdir()
     (path / "weights").write_text("old")
@@ -168,8 +155,6 @@ def test_kill_9_at_any_moment_leaves_a_whole_file(tmp_path, delay):
 
 @pytest.mark.parametrize("writes", ["atomic_write", "atomic_folder"])
 def test_a_place_that_cannot_be_written_is_named(tmp_path, writes):
-    from infoflow import foundation
-
     (tmp_path / "file").write_text("kept")
     with (
         pytest.raises(foundation.UserError, match=r"file/deep cannot be written: .*\. Choose another path"),
@@ -180,8 +165,6 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, writes):
 
 
 def test_a_folder_in_a_file_s_place_is_told(tmp_path):
-    from infoflow.foundation import UserError, atomic_write
-
     (tmp_path / "table.parquet").mkdir()
     with (
         pytest.raises(UserError, match=r"table\.parquet is a folder, but a file must be written there\. Move it"),
@@ -192,8 +175,6 @@ def test_a_folder_in_a_file_s_place_is_told(tmp_path):
 
 
 def test_a_folder_with_nothing_but_what_a_killed_command_left_is_its_own(tmp_path):
-    from infoflow.foundation import UserError, check_own_folder
-
     (tmp_path / ".run.json.1-0a1b2c3d.partial").touch()
     check_own_folder(tmp_path, "run.json", "A curve")
     (tmp_path / "mine").touch()

@@ -2,6 +2,8 @@
 
 import pytest
 
+from infoflow.foundation import command_without_folders, without_folders
+
 
 @pytest.mark.parametrize(
     ("text", "named", "anonymous"),
@@ -20,8 +22,6 @@ import pytest
     ],
 )
 def test_a_path_becomes_its_name(text, named, anonymous):
-    from infoflow.foundation import without_folders
-
     assert without_folders(text) == named
     assert without_folders({"key": [text, 3]}) == {"key": [named, 3]}
     if anonymous is not None:
@@ -49,8 +49,6 @@ def test_folders_of_the_user_may_have_spaces(monkeypatch, tmp_path):
     ],
 )
 def test_a_command_names_files(command, expected):
-    from infoflow.foundation import command_without_folders
-
     assert command_without_folders(command) == expected
 
 

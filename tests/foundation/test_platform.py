@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from infoflow.foundation import atomic_folder, lock_file, sweep_partial
+
 MACHINE = "infoflow.foundation._machine"
 
 
@@ -75,8 +77,6 @@ def test_a_folder_with_an_open_file_stays_whole(windows, monkeypatch, tmp_path):
 
 
 def test_a_folder_is_replaced_as_a_whole(windows, tmp_path):
-    from infoflow.foundation import atomic_folder
-
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "b").write_text("old")
     with atomic_folder(tmp_path / "model") as temporary:
@@ -105,8 +105,6 @@ def test_elsewhere_a_refusal_is_told_at_once(monkeypatch, tmp_path):
 
 def _taken_for_alive(process: int, folder: Path) -> bool:
     """Whether what a process of this number has left half-written stays: it may still write."""
-    from infoflow.foundation import sweep_partial
-
     left = folder / f".table.{process}-host-0.partial"
     left.touch()
     sweep_partial(folder)
@@ -210,8 +208,6 @@ def bytes_locked(monkeypatch):
 
 
 def test_one_byte_of_a_file_is_its_lock(windows, bytes_locked, tmp_path):
-    from infoflow.foundation import lock_file
-
     with (tmp_path / ".lock").open("w+") as first, (tmp_path / ".lock").open("w+") as second:
         assert lock_file(first.fileno())
         with pytest.raises(BlockingIOError):

@@ -9,10 +9,10 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
+from infoflow.foundation import missing_extra, provenance, version
+
 
 def test_provenance_is_json_and_complete():
-    from infoflow.foundation import provenance
-
     origin = json.loads(json.dumps(provenance()))
     assert {"infoflow", "python", "packages", "platform", "processor", "cores", "command", "time"} <= origin.keys()
     assert origin["packages"]["torch"] not in ("", "absent")
@@ -37,14 +37,10 @@ def test_the_command_can_be_typed_again(arguments, module, typed, monkeypatch):
 
 
 def test_absent_package():
-    from infoflow.foundation import version
-
     assert version("surely-no-such-package") == "absent"
 
 
 def test_missing_extra_names_feature_and_command():
-    from infoflow.foundation import missing_extra
-
     error = missing_extra("The t-SNE map", "openTSNE", "maps")
     assert re.fullmatch(r'The t-SNE map needs openTSNE. Install it: \S+ -m pip install "opentsne>=[\d.]+"', str(error))
 

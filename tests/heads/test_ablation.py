@@ -7,9 +7,21 @@ import pandas as pd
 import pytest
 import torch
 
+from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, hash64_array
-from infoflow.heads import Ablation, PruningCurve, SentenceScorer, ablate, ablation, all_heads, importance, loss_scores
+from infoflow.heads import (
+    Ablation,
+    Confidence,
+    PruningCurve,
+    SentenceScorer,
+    ablate,
+    ablation,
+    all_heads,
+    importance,
+    loss_scores,
+    prune,
+)
 from infoflow.models import bleu_statistics, load_model, model_inputs, tap, translate
 
 pytestmark = pytest.mark.slow
@@ -227,8 +239,6 @@ def test_settings_are_checked():
 
 
 def test_a_translation_model_needs_translations(matched_models, tmp_path):
-    from infoflow.corpus import Corpus
-
     path = tmp_path / "one.txt"
     path.write_text("the cat sees\na dog\n")
     with pytest.raises(UserError, match="Give a parallel"):
@@ -257,8 +267,6 @@ def test_gates_of_one_change_nothing(model, scorer):
 
 def test_pruned_models_are_measured_head_by_head(matched_models, parallel_corpus):
     """Layers with unequal numbers of heads: streams skip what is not there."""
-    from infoflow.heads import Confidence, prune
-
     model = matched_models["masked-lm"]
     pruned = prune(model, [("encoder", "self", 0, 1), ("encoder", "self", 0, 2)])
     corpus = parallel_corpus.select(range(12))

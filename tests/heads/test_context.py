@@ -2,14 +2,16 @@
 
 # T token, H head, d head width
 
+import copy
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of
 from infoflow.heads import (
@@ -23,7 +25,8 @@ from infoflow.heads import (
     self_attention_blocks,
 )
 from infoflow.models import bleu_statistics, load_model, model_inputs, translate
-from infoflow.objectives import make_objective
+from infoflow.objectives import Vocabulary, make_objective
+from infoflow.training import ModelConfig, build_models
 
 TASKS = ("causal-lm", "masked-lm", "translation")
 KEYS = ["kind", "which", "number"]
@@ -138,8 +141,6 @@ def test_rows_and_what_they_say(model, corpus):
 
 def learned_model(matched_models, corpus, task="masked-lm", seconds=40):
     """A copy that knows something beyond frequencies: a few steps on the very corpus."""
-    import copy
-
     model = matched_models[task]
     model = load_model(copy.deepcopy(model.module), tokenizer=model.tokenizer)
     scorer = SentenceScorer(reader_of(model, corpus))
@@ -215,10 +216,6 @@ def test_a_sentence_of_one_token_loses_nothing(matched_models):
 
 
 def test_one_layer_is_all_of_them(parallel_corpus):
-    from infoflow.corpus import train_tokenizer
-    from infoflow.objectives import Vocabulary
-    from infoflow.training import ModelConfig, build_models
-
     tokenizer = train_tokenizer((sentence.text for sentence in parallel_corpus), vocab_size=60)
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     config = ModelConfig(width=16, layers=1, heads=2, feedforward=32, positions=64, initializer_range=0.3)
@@ -263,8 +260,6 @@ def test_what_is_asked_for_is_checked(matched_models, corpus, tmp_path):
 
 
 def test_models_that_it_says_nothing_about_are_passed_over():
-    from transformers import BertConfig, BertModel
-
     bare = BertModel(BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2))
     assert "no language-model head" in str(EncoderContext().refusal(load_model(bare)))
 

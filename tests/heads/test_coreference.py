@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 from support import tiny_heads as tiny
 
 from infoflow.corpus import Corpus, load_corpus, tag_columns
-from infoflow.foundation import UserError
 from infoflow.heads import Coreference, read_mentions
 
 CONLLU = """\
@@ -129,8 +129,6 @@ def test_tagged_text_without_trees(tmp_path):
 
 
 def test_a_perfect_head(corpus):
-    from dataclasses import replace
-
     reader = tiny.reader_of(tiny.bert(corpus, size=50, heads=1, layers=1), corpus)
     given = tiny.batch_of(reader, np.arange(2))
     weights = torch.zeros_like(given.attention["encoder", "self"][0])
@@ -141,11 +139,6 @@ def test_a_perfect_head(corpus):
     measure.prepare(reader)
     measure.update(replace(given, attention={("encoder", "self"): [weights]}))
     assert measure.result()["value"].eq(1).all()
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="candidates must be"):
-        Coreference(candidates="all")
 
 
 def test_a_treebank_by_name_has_its_brackets(tmp_path, corpus):

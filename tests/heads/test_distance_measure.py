@@ -8,7 +8,6 @@ import torch
 from support import tiny_heads as tiny
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from infoflow.foundation import UserError
 from infoflow.heads import HeadDistance, HeadLayerDistance, js_distance
 from infoflow.models import load_model
 
@@ -95,11 +94,6 @@ def test_equal_heads_have_no_distance_and_merging_loses_nothing(reader):
     first.merge(second)
     whole = tiny.run(HeadDistance(), reader, [np.arange(NUM)])
     np.testing.assert_allclose(first.result()["distance"], whole["distance"], rtol=1e-4)
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="sentences must be at least 1"):
-        HeadDistance(sentences=0)
 
 
 def test_a_learned_sink_is_one_more_key(corpus):

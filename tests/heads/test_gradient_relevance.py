@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.autograd.functional import jacobian
+from transformers import BertConfig, BertModel
 
 from infoflow.foundation import UserError
 from infoflow.heads import relevance, sentence_relevance, token_relevance
@@ -259,8 +260,6 @@ def test_normalisation_sums_to_one_over_heads(build):
 
 
 def test_a_model_without_head_takes_a_function_of_its_output():
-    from transformers import BertConfig, BertModel
-
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     model = load_model(BertModel(BertConfig(vocab_size=40, **sizes), add_pooling_layer=False))

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from support.compiled import HeadProgram, Program, attention_of, compiled, random_program, repeating, sampled
@@ -157,8 +158,6 @@ def test_the_validation_of_scores_is_complete_and_true():
 
 def test_trained_models_hold_the_task_in_the_heads_with_the_programmed_role():
     """`experiments/validation/circuits/trained.csv`: a row for each head of eight models."""
-    import pandas as pd
-
     heads = pd.read_csv(HERE / "trained.csv")
     models = heads.groupby(["program", "seed"])
     assert (models.size() == 8).all()

@@ -79,8 +79,8 @@ def test_progress_advances_within_a_long_text(model):
     assert display.reached[-1] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("average", ["micro", "document"])
-def test_reading_by_blocks_changes_no_table(model, average):
+def test_reading_by_blocks_changes_no_table(model, request):
+    average = {"all": "micro", "window": "document"}[request.node.callspec.params["model"]]
     corpus = Corpus.from_sentences([text(530), text(30, 1), text(520, 2)], "longer than texts that are read at once")
     how = {"average": average}
     measures = [Confidence(**how), Entropy(**how), PositionalScores(**how), SurfaceStatistics(**how)]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infoflow.flow import Activations, Stream
-from infoflow.foundation import UserError, block_of, replicate_weights
+from infoflow.foundation import block_of, replicate_weights
 from infoflow.heads import Confidence, Entropy, PositionalScores, attention_entropy, confidence, offset_scores
 from infoflow.models import Anatomy, Model, Stack
 
@@ -97,8 +97,7 @@ IDS, LENGTHS = list(range(100, 140)), [3 + i % 7 for i in range(40)]
 
 
 @pytest.mark.parametrize(
-    ("measure", "function"),
-    [(Confidence, confidence), (Entropy, attention_entropy), (PositionalScores, offset_scores)],
+    ("measure", "function"), [(Confidence, confidence), (Entropy, attention_entropy), (PositionalScores, offset_scores)]
 )
 def test_agree_with_the_pure_functions(measure, function):
     batch = self_attention(IDS, LENGTHS)
@@ -125,8 +124,7 @@ def test_batches_of_one_and_padded_batches_agree(measure, causal):
 def test_cross_attention_pads_each_side_on_its_own(measure):
     source, target = [4 + i % 5 for i in range(40)], [3 + i % 6 for i in range(40)]
     alone = run(
-        measure(),
-        *(cross_attention([i], [s], [t], False, False) for i, s, t in zip(IDS, source, target, strict=True)),
+        measure(), *(cross_attention([i], [s], [t], False, False) for i, s, t in zip(IDS, source, target, strict=True))
     )
     together = run(measure(), cross_attention(IDS, source, target, True, False))
     np.testing.assert_allclose(together["value"], alone["value"], rtol=1e-9)
@@ -208,10 +206,3 @@ def test_half_precision_attention_is_summed_in_double():
     exact = run(Confidence(), batch)
     batch.attention["encoder", "self"][:] = [w.bfloat16() for w in batch.attention["encoder", "self"]]
     np.testing.assert_allclose(run(Confidence(), batch)["value"], exact["value"], atol=2e-3)
-
-
-def test_wrong_settings_are_refused_at_once():
-    with pytest.raises(UserError, match="denominator must be"):
-        PositionalScores(denominator="rows")
-    with pytest.raises(UserError, match="at least one offset"):
-        PositionalScores(offsets=())

@@ -5,7 +5,6 @@ import pytest
 import torch
 from support import tiny_heads as tiny
 
-from infoflow.foundation import UserError
 from infoflow.heads import RareTokenScores, rare_token_score
 
 NUM = 14
@@ -105,10 +104,3 @@ def test_a_corpus_of_frequent_tokens_has_no_value(corpus):
     frame = tiny.run(RareTokenScores(top=10_000), reader, [np.arange(5)])
     assert frame["value"].isna().all()
     assert frame["count"].eq(0).all()
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="rarest must be"):
-        RareTokenScores(rarest=(0,))
-    with pytest.raises(UserError, match="per_sentence"):
-        RareTokenScores(average="micro")

@@ -9,8 +9,19 @@ import transformers
 from support.chat_tokenizers import CHATML, chat_tokenizer
 
 from infoflow.foundation import UserError
-from infoflow.heads import read_tokens, sentence_attention, sentence_lens
-from infoflow.models import load_model
+from infoflow.heads import (
+    AttentionOfKind,
+    LayerAttention,
+    ReadSentence,
+    ReadToken,
+    SentenceAttention,
+    quantise,
+    read_tokens,
+    sentence_attention,
+    sentence_lens,
+    telling_heads,
+)
+from infoflow.models import load_model, readout, tap
 
 SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
 
@@ -18,8 +29,6 @@ SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien
 @pytest.mark.parametrize("name", ["causal-lm", "masked-lm", "translation"])
 def test_the_lens_names_the_likeliest_tokens_of_each_state(matched_models, name):
     """Against the states of the blocks themselves, one after the other, and the head behind them."""
-    from infoflow.models import readout, tap
-
     model = matched_models[name]
     read = read_tokens(model, SENTENCE, TRANSLATION if name == "translation" else None)
     lens = sentence_lens(model, read)
@@ -53,8 +62,6 @@ def test_a_model_without_output_head_predicts_nothing():
 
 def attending(weights, causal=False):
     """A sentence whose heads have these weights: (head, query, key)."""
-    from infoflow.heads import AttentionOfKind, LayerAttention, ReadSentence, ReadToken, SentenceAttention, quantise
-
     heads, _, size = weights.shape
     zeros = np.zeros((heads, size, 1), dtype=np.float32)
     layer = LayerAttention(
@@ -80,8 +87,6 @@ def looking(places, size, weight=0.7):
 
 
 def test_heads_with_one_habit_are_named_and_others_are_not():
-    from infoflow.heads import telling_heads
-
     size = 10
     previous, third = [0, *range(size - 1)], [3] * size
     mixed = [5, 2, 7, 1, 9, 0, 4, 8, 3, 6]
@@ -95,8 +100,6 @@ def test_heads_with_one_habit_are_named_and_others_are_not():
 
 
 def test_a_habit_of_too_few_tokens_is_none():
-    from infoflow.heads import telling_heads
-
     size = 10
     almost = [0, *range(6), 9, 1, 2]  # six of nine look one back
     assert telling_heads(*attending(looking(almost, size)[None])) == ()
@@ -104,8 +107,6 @@ def test_a_habit_of_too_few_tokens_is_none():
 
 
 def test_the_first_token_of_a_causal_model_does_not_count():
-    from infoflow.heads import telling_heads
-
     size = 6
     weights = np.tril(np.full((size, size), 0.01, dtype=np.float32))
     weights[0, 0] = 1.0
@@ -116,8 +117,6 @@ def test_the_first_token_of_a_causal_model_does_not_count():
 
 
 def test_many_heads_with_one_habit_leave_room_for_others():
-    from infoflow.heads import telling_heads
-
     size = 10
     first = [looking([0] * size, size, 0.9 - head / 100) for head in range(9)]
     weights = np.stack([*first, looking([0, *range(size - 1)], size, 0.5)])

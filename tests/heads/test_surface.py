@@ -155,14 +155,6 @@ def test_wrong_shapes_are_named(weights, valid, message):
         confidence(weights, valid)
 
 
-def test_wrong_offsets_are_named():
-    weights, valid = example()
-    with pytest.raises(UserError, match='denominator must be "valid" or "all"'):
-        offset_scores(weights, valid, denominator="some")
-    with pytest.raises(UserError, match="at least one offset"):
-        offset_scores(weights, valid, offsets=())
-
-
 @pytest.mark.parametrize("measure", [confidence, attention_entropy, offset_scores])
 def test_layers_may_come_one_by_one_reversed_or_with_a_gradient(measure):
     weights, valid = example()

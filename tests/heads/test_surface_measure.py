@@ -9,7 +9,6 @@ import torch
 from support import tiny_heads as tiny
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError
 from infoflow.heads import Confidence, SurfaceStatistics
 
 
@@ -167,12 +166,3 @@ def test_cross_attention_counts_source_tokens(matched_models, parallel_corpus):
     on_special = weights.masked_fill(~(source.real & ~source.valid)[:, None], 0).sum(2)[target.real].mean()
     assert cross.loc["special", "value"] == pytest.approx(float(on_special), abs=1e-6)
     assert set(frame["kind"]) == {"self", "cross"}
-
-
-def test_wrong_settings_are_refused(reader):
-    with pytest.raises(UserError, match="average must be"):
-        SurfaceStatistics(average="macro")
-    with pytest.raises(UserError, match="smoothing must lie"):
-        SurfaceStatistics(smoothing=1.0)
-    with pytest.raises(UserError, match="A role must be one of"):
-        Confidence(exclude_keys=("no such token",)).prepare(reader)

@@ -229,8 +229,7 @@ def letters(found, chosen) -> str:
 
 
 @pytest.mark.parametrize(
-    ("choose", "expected"),
-    [(("importance",), "ABEF"), (("roles",), "CG"), (("roles", "importance"), "CGAE")],
+    ("choose", "expected"), [(("importance",), "ABEF"), (("roles",), "CG"), (("roles", "importance"), "CGAE")]
 )
 def test_roles_come_before_importance_and_half_of_a_layer_stays(choose, expected):
     found = scores("ABcD", "EFgH")

@@ -1,17 +1,14 @@
 """What attention views show of one sentence."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 import transformers
 
 from infoflow.foundation import UserError
-from infoflow.heads import (
-    quantise,
-    restore,
-    sentence_attention,
-    sentence_lens,
-)
+from infoflow.heads import quantise, restore, sentence_attention, sentence_lens
 from infoflow.models import load_model, model_inputs, tap
 
 IDS = [5, 9, 7, 9, 11, 4]
@@ -246,8 +243,6 @@ def test_pairs_that_cannot_be_read_are_refused(pairing, matched_models):
     ],
 )
 def test_special_tokens_belong_to_the_sentence_that_they_end(pairing, pattern, segments):
-    import copy
-
     from tokenizers.processors import TemplateProcessing
 
     tokenizer = copy.deepcopy(pairing.tokenizer)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch.autograd.functional import jacobian
+from transformers.models.bert.modeling_bert import BertIntermediate
 
 from infoflow.foundation import UserError
 from infoflow.heads import relevance, token_relevance
-from infoflow.models import load_model
+from infoflow.models import load_model, tap
 
 EPSILON = 1e-5
 
@@ -218,8 +219,6 @@ def bart_layer_back(layer, kept, R, memory, mask, heads, options):
 
 def mbart_by_hand(module, ids, decoder_ids, position, options):
     """Pre-norm, encoder and decoder. Returns heads by (stack, kind) and the embeddings' relevance by stack."""
-    from infoflow.models import tap  # only for the embeddings
-
     model = load_model(module)
     with torch.no_grad(), tap(model, hidden=True) as seen:
         module(input_ids=ids, decoder_input_ids=decoder_ids)
@@ -385,7 +384,6 @@ def hooks_of(module):
 
 def test_what_has_no_rule_is_named_and_not_passed_over(build):
     """An operation between modules must not pass for a constant."""
-    from transformers.models.bert.modeling_bert import BertIntermediate
 
     class Odd(BertIntermediate):
         def forward(self, hidden_states):

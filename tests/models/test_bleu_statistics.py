@@ -3,6 +3,8 @@
 import pytest
 import sacrebleu
 
+from infoflow.models import BleuStatistics, bleu_statistics
+
 HYPOTHESES = ["the cat sat on the mat", "a dog runs in the park now", "Hello there friend", "he sees a very red house"]
 REFERENCES = [
     ["the cat sat on a mat", "a cat was on the mat"],
@@ -18,8 +20,6 @@ def streams() -> list[list[str | None]]:
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_groups_add_up(cut: int) -> None:
-    from infoflow.models import bleu_statistics
-
     whole = sacrebleu.corpus_bleu(HYPOTHESES, streams(), lowercase=True).score
     first = bleu_statistics(HYPOTHESES[:cut], REFERENCES[:cut], lowercase=True)
     second = bleu_statistics(HYPOTHESES[cut:], REFERENCES[cut:], lowercase=True)
@@ -27,8 +27,6 @@ def test_groups_add_up(cut: int) -> None:
 
 
 def test_weights_repeat_a_group() -> None:
-    from infoflow.models import BleuStatistics, bleu_statistics
-
     once = bleu_statistics(HYPOTHESES[:2], REFERENCES[:2])
     twice = bleu_statistics(HYPOTHESES[:2] * 2, REFERENCES[:2] * 2)
     assert (once * 2).score == pytest.approx(twice.score)
@@ -37,8 +35,6 @@ def test_weights_repeat_a_group() -> None:
 
 
 def test_signature_tells_case_and_references() -> None:
-    from infoflow.models import bleu_statistics
-
     signature = bleu_statistics(HYPOTHESES, REFERENCES, lowercase=True).signature
     assert "nrefs:var" in signature
     assert "case:lc" in signature

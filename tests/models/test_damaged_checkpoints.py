@@ -14,7 +14,8 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers.integrations import hub_kernels
 
 from infoflow.foundation import UserError, make_display, use_display
 from infoflow.heads import prune
@@ -174,8 +175,6 @@ def test_an_empty_name_is_no_folder(source, monkeypatch, checkpoint) -> None:
 
 @pytest.mark.parametrize("asked", ["kernels-community/flash-mla", "flash_attention_2", "nonsense"])
 def test_attention_code_from_elsewhere_is_not_loaded(checkpoint, capsys, asked) -> None:
-    from transformers.integrations import hub_kernels
-
     expected = load_model(checkpoint)
     rewrite(checkpoint / "config.json", attn_implementation=asked)
     with use_display(make_display("plain")):
@@ -206,7 +205,6 @@ def test_a_damaged_pruned_model(build_module, tmp_path, entries, message) -> Non
 def test_token_ids_beyond_the_vocabulary_are_refused(build_module) -> None:
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 999}, unk_token="a")))
     with pytest.raises(UserError, match="largest token id is 999, the model's 39"):

@@ -1,10 +1,12 @@
 """Layers through oneDNN give what they give without it, and only where they may go that way."""
 
+from contextlib import ExitStack
+
 import pytest
 import torch
 from torch import nn
 
-from infoflow.models import _modules, argmax, argmin
+from infoflow.models import FastLinear, _modules, argmax, argmin, fast_linear
 from infoflow.models._modules import _through_onednn
 
 
@@ -38,8 +40,6 @@ def layer(inputs=6, outputs=5, bias=True):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(40, 6), (3, 20, 6), (2, 6)])
 def test_the_layers_output_is_the_same(library, routed, bias, shape):
-    from infoflow.models import FastLinear
-
     module, x = layer(bias=bias), torch.randn(shape)
     with torch.inference_mode():
         expected = x.double() @ module.weight.double().mT + (module.bias.double() if bias else 0)
@@ -51,8 +51,6 @@ def test_the_layers_output_is_the_same(library, routed, bias, shape):
 
 
 def test_strided_inputs(library):
-    from infoflow.models import fast_linear
-
     x, weight = torch.randn(6, 64).mT, torch.randn(6, 5).mT
     torch.testing.assert_close(fast_linear(x, weight), x @ weight.mT, rtol=1e-5, atol=1e-5)
 
@@ -75,10 +73,6 @@ def test_the_bits_are_those_of_tensors_in_onednns_format(bias, strided):
 
 @pytest.mark.parametrize("case", ["gradients", "float64", "autocast", "outside"])
 def test_what_stays_as_it_is(library, routed, case):
-    from contextlib import ExitStack
-
-    from infoflow.models import FastLinear
-
     dtype = torch.float64 if case == "float64" else torch.float32
     module, x = layer().to(dtype), torch.randn(64, 6, dtype=dtype)
     with ExitStack() as stack:
@@ -95,8 +89,6 @@ def test_what_stays_as_it_is(library, routed, case):
 
 
 def test_nothing_is_left_after_an_error(library, routed):
-    from infoflow.models import FastLinear
-
     with pytest.raises(ZeroDivisionError), FastLinear():
         _ = 1 / 0
     with torch.no_grad():
@@ -107,8 +99,6 @@ def test_nothing_is_left_after_an_error(library, routed):
 @pytest.mark.parametrize("shape", [(0, 6), (6, 0)])
 def test_projections_to_and_from_nothing(shape):
     """A pruned layer without heads."""
-    from infoflow.models import FastLinear
-
     weight, x, bias = torch.randn(shape), torch.randn(64, shape[1]), torch.randn(shape[0])
     with torch.no_grad(), FastLinear():
         found = nn.functional.linear(x, weight, bias)

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from infoflow.flow import accepted_model
 from infoflow.foundation import UserError
 from infoflow.models import at_revision, load_model
+from infoflow.studies import analyze
 
 NAME = "someone/tiny"
 
@@ -90,9 +92,6 @@ def test_a_name_is_cut_at_its_last_at():
 
 
 def test_commands_take_revisions(cache, tmp_path):
-    from infoflow.flow import accepted_model
-    from infoflow.studies import analyze
-
     assert accepted_model(f"{NAME}@step1000").name == f"{NAME}@step1000"
     options = {"corpus": "grammar:40", "only": "head_entropy", "control": False}
     run = analyze([f"{NAME}@main", f"{NAME}@step1000"], out=tmp_path / "run", **options)

@@ -105,6 +105,7 @@ def test_gradient_relevance_is_the_slope_of_the_logit(model):
     np.testing.assert_allclose(found["relevance"], slopes, rtol=2e-2, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_every_standard_measure_runs_and_names_the_layer_with_heads(model, parallel_corpus, matched_models):
     corpus = parallel_corpus.select(range(24))
     read = load_model(model.module, tokenizer=matched_models["causal-lm"].tokenizer)

@@ -28,10 +28,7 @@ def module_of(tokenizer, family):
     kind, config = (
         ("M2M100ForConditionalGeneration", "M2M100Config")
         if family == "nllb"
-        else (
-            "MBartForConditionalGeneration",
-            "MBartConfig",
-        )
+        else ("MBartForConditionalGeneration", "MBartConfig")
     )
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "d_model": 16}
     sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 64}

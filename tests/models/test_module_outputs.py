@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from infoflow.foundation import UserError
+from infoflow.models import feed_forward_outputs, module_outputs, tap, without_edges
+
 IDS = torch.tensor([[5, 6, 7, 8], [9, 5, 4, 3]])
 FAMILIES = ("bert", "roberta", "distilbert", "albert", "gpt2", "llama", "opt", "gemma2")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_layer_is_shown_once_and_reading_changes_nothing(models, family):
-    from infoflow.models import feed_forward_outputs, module_outputs
-
     model = models(family)
     stack = model.anatomy.reads
     names, seen = feed_forward_outputs(model, stack.name), []
@@ -29,8 +30,6 @@ def test_every_layer_is_shown_once_and_reading_changes_nothing(models, family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_replacing_the_output_of_a_layer_acts_from_its_block_on(models, family):
-    from infoflow.models import feed_forward_outputs, module_outputs, tap
-
     model = models(family)
     name = model.anatomy.reads.name
     names = feed_forward_outputs(model, name)
@@ -44,8 +43,6 @@ def test_replacing_the_output_of_a_layer_acts_from_its_block_on(models, family):
 
 
 def test_it_is_the_feed_forward_part_written_out(models):
-    from infoflow.models import feed_forward_outputs, module_outputs
-
     model, seen = models("bert"), {}
     names = feed_forward_outputs(model, "encoder")
     with torch.no_grad(), module_outputs(model, names, lambda layer, output: seen.update({layer: output})):
@@ -58,8 +55,6 @@ def test_it_is_the_feed_forward_part_written_out(models):
 
 
 def test_leaves_no_trace_also_after_an_error(models):
-    from infoflow.models import feed_forward_outputs, module_outputs
-
     model = models("bert")
     with torch.no_grad():
         plain = model.module(IDS).logits
@@ -72,9 +67,6 @@ def test_leaves_no_trace_also_after_an_error(models):
 
 
 def test_a_block_without_feed_forward_output_is_said(models):
-    from infoflow.foundation import UserError
-    from infoflow.models import feed_forward_outputs
-
     model = models("bert")
     bare = replace(model, anatomy=replace(model.anatomy, parameter_groups=()))
     with pytest.raises(UserError, match="Block 0 has no feed-forward output"):
@@ -83,8 +75,6 @@ def test_a_block_without_feed_forward_output_is_said(models):
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
 def test_forbidden_edges_get_no_weight_and_the_rest_is_renormalised(models, family):
-    from infoflow.models import tap, without_edges
-
     model = models(family)
     forbidden = torch.zeros(2, 4, 4, dtype=torch.bool)
     forbidden[0, 3, 1] = forbidden[1, 2, 0] = True

@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from infoflow.foundation import UserError
-from infoflow.models import load_model, remove_heads, tap, without_token
+from infoflow.models import accepts, load_model, remove_heads, tap, without_token
 
 _SIZES = {
     "vocab_size": 40,
@@ -98,8 +98,6 @@ def run(model, inputs, **more):
 
 
 def _takes(model, name):
-    from infoflow.models import accepts
-
     return accepts(model.module, name)
 
 

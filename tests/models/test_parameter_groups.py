@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from infoflow.models import COMPONENTS, load_model, model_inputs, tap
+from infoflow.models import COMPONENTS, Model, load_model, model_inputs, tap
 
 
 def test_every_element_is_in_exactly_one_group(model):
@@ -44,8 +44,6 @@ def test_sizes_of_the_projections(model, family):
 @pytest.mark.parametrize("part", ["query", "key", "value"])
 def test_zeroing_a_heads_slices_zeroes_that_head_only(models, family, rows, part):
     """A zero query or key makes a head's scores vanish; a zero value its output. Biases included."""
-    from infoflow.models import Model
-
     model: Model = models(family, fresh=True)
     anatomy = model.anatomy
     inputs = {"input_ids": torch.tensor([rows[0]])}

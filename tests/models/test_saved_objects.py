@@ -289,10 +289,7 @@ def test_a_gguf_file_yields_the_tokens_that_it_asks_for(qwen, facts, expected, t
 @pytest.mark.parametrize(
     ("renamed", "reason"),
     [
-        (
-            lambda held: {f"module.{name}": value for name, value in held.items()},
-            "called module.lm_head.weight",
-        ),
+        (lambda held: {f"module.{name}": value for name, value in held.items()}, "called module.lm_head.weight"),
         (
             lambda held: {"epoch": torch.ones(1), "step": torch.ones(1)},
             r"called epoch, step\. If a wrapper or a trainer",

@@ -9,6 +9,7 @@ import infoflow
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy
 from infoflow.models import load_model, tap
+from infoflow.pruning import prune_to
 from infoflow.representations import IntraSentence, LayerDistance, Lens
 
 _SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "intermediate_size": 24}
@@ -88,8 +89,6 @@ _WORDS = [f"w{index}" for index in range(39)]
 
 
 def test_pruning_and_measures_of_heads_say_once_that_there_are_none(corpus, tmp_path):
-    from infoflow.pruning import prune_to
-
     model = load_model(build("FNetForMaskedLM"), tokenizer=words())
     with pytest.raises(UserError, match=r"^fnet has no heads to remove: its heads cannot be read\.$"):
         prune_to(model, corpus, 1, tmp_path / "out")

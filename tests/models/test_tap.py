@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.models import load_model, model_inputs, tap
+from infoflow.models import load_model, model_inputs, pad_rows, tap
 
 
 def implementations(module):
@@ -304,8 +304,6 @@ def test_attention_is_in_the_autograd_graph(model, raw_inputs, eager):
 
 def test_float64_with_left_padding_has_no_nan(build_module, rows):
     """Llama-type eager attention gives NaN here: it casts the lowest float64 to float32's minus infinity."""
-    from infoflow.models import pad_rows
-
     model = load_model(build_module("llama").double())
     inputs = model_inputs(model, *pad_rows(rows, 0, "left"))
     with torch.no_grad(), tap(model, attention=True, hidden=True) as seen:

@@ -1,11 +1,12 @@
 """Names of checkpoints, as public suites write them."""
 
+import json
 import math
 
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.over_training import PUBLIC_SUITES, checkpoint_name, parse_steps, public_suite
+from infoflow.over_training import PUBLIC_SUITES, checkpoint_name, parse_steps, public_suite, trainer_state
 
 
 @pytest.mark.parametrize(
@@ -78,9 +79,5 @@ def test_a_suite_is_found_by_its_repository() -> None:
 @pytest.mark.parametrize("step", [10**30, 10**400, -1, "1", None, [1], True])
 def test_a_step_that_no_training_reaches_is_none(tmp_path, step) -> None:
     """A table holds whole numbers of 64 bits: it would fail behind all the work."""
-    import json
-
-    from infoflow.over_training import trainer_state
-
     (tmp_path / "trainer_state.json").write_text(json.dumps({"global_step": step, "num_input_tokens_seen": step}))
     assert trainer_state(tmp_path).step is None

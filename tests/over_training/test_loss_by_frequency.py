@@ -11,13 +11,7 @@ from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.heads import SentenceScorer
-from infoflow.over_training import (
-    InContextLearning,
-    LossByFrequency,
-    LossByPosition,
-    NgramAgreement,
-    frequency_deciles,
-)
+from infoflow.over_training import InContextLearning, LossByFrequency, LossByPosition, NgramAgreement, frequency_deciles
 
 
 def sorted_deciles(counts) -> list[int]:

@@ -14,6 +14,7 @@ from transformers.modeling_outputs import CausalLMOutput
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, block_of, replicate_weights
+from infoflow.models import load_model
 from infoflow.over_training import InContextLearning, LossByPosition, NgramAgreement, in_context_gain
 
 
@@ -114,8 +115,6 @@ def long_texts(parallel_corpus, num=40):
 
 def wide(matched_models):
     """A causal LM with places for long texts."""
-    from infoflow.models import load_model
-
     config = type(matched_models["causal-lm"].module.config)(
         **{**matched_models["causal-lm"].module.config.to_dict(), "max_position_embeddings": 256, "n_positions": 256}
     )

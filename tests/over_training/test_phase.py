@@ -36,7 +36,7 @@ def test_a_reference_curve(schedule, warmup, times, brackets) -> None:
 @pytest.mark.parametrize("sigma", [0.03, 0.08])
 @pytest.mark.parametrize("name", GRADUAL)
 def test_gradual_curves_are_never_called_abrupt(name: str, sigma: float) -> None:
-    assert "abrupt" not in verdicts(GRADUAL[name], sigma, 8)
+    assert "abrupt" not in verdicts(GRADUAL[name], sigma, 4)
 
 
 @pytest.mark.parametrize("name", ABRUPT)

@@ -1,5 +1,6 @@
 """Source against prefix, one prediction at a time; divergence from the last checkpoint, type by type."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -106,8 +107,6 @@ def test_what_cannot_be_measured_is_said(matched_models, parallel_corpus):
 
 def moved(model):
     """Another checkpoint."""
-    import copy
-
     module = copy.deepcopy(model.module)
     torch.manual_seed(1)
     with torch.no_grad():

@@ -11,7 +11,7 @@ from support.ngram_loops import Loops
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, stream
 from infoflow.models import translate
-from infoflow.over_training import TranslationStages, WordAligner, fuzzy_reordering
+from infoflow.over_training import NgramModel, TranslationStages, WordAligner, fuzzy_reordering
 from infoflow.subjects.over_training.measures._ngrams import words_of
 from infoflow.subjects.over_training.measures._translation_stages import (
     Translated,
@@ -80,8 +80,6 @@ def test_aligner_finds_the_dictionary(pairs):
 
 
 def test_log_scores_agree_with_loops():
-    from infoflow.over_training import NgramModel
-
     rng = stream("lm-score-test")
     texts = [rng.integers(0, 8, rng.integers(1, 7)).tolist() for _ in range(20)]
     counts = NgramModel(np.concatenate(texts), np.cumsum([0, *map(len, texts)]), 10, 4, start=9)

@@ -38,7 +38,7 @@ PROGRAM = Program(
     layers=[
         [HeadProgram(attends="offset", offset=-1, evidence=3.0), HeadProgram(attends="random")],
         [HeadProgram(attends="offset", offset=-2, evidence=2.0), HeadProgram(attends="even")],
-    ],
+    ]
 )
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from infoflow.foundation import UserError
 from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, train_probes
 from infoflow.probing._batched import _examples, _first_weights, _Training
 from infoflow.probing._features import ProbeInputs, Scaling
@@ -240,11 +239,3 @@ def test_capacity_counts_the_parameters():
     for settings in (ProbeSettings(), ProbeSettings(hidden=5)):
         found = train_probes(TRAIN, DEV, grid((0,), (0,), (0,)), FOUR, settings)
         assert sum(value[0].numel() for value in found.parameters.values()) == settings.capacity(WIDTH, CLASSES)
-
-
-@pytest.mark.parametrize(
-    "given", [{"hidden": -1}, {"batch": 0}, {"epochs": 0}, {"patience": 0}, {"rate": 0.0}, {"dropout": 1.0}]
-)
-def test_settings_out_of_range_are_refused(given):
-    with pytest.raises(UserError, match="Got"):
-        ProbeSettings(**given)

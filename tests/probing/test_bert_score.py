@@ -9,7 +9,7 @@ import pytest
 import torch
 from support import tiny_heads as tiny
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, replicate_weights
 from infoflow.probing import BERT_SCORE, TextPairs, bert_baseline, bert_score, bert_score_tables, pearson_by_layer
 
 
@@ -143,8 +143,6 @@ def test_correlations_agree_with_numpy(model, pairs):
 
 def test_replicates_draw_pairs(model, pairs):
     """A replicate is the correlation over pairs that stand as often as their block was drawn."""
-    from infoflow.foundation import replicate_weights
-
     found, human = bert_score(model, *pairs), np.arange(24.0)
     row = pearson_by_layer(found, human).iloc[2]
     times = replicate_weights()[0].astype(int)[found.blocks]

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import f1_score
 from torch import nn
 
-from infoflow.foundation import UserError, hash64, stream
+from infoflow.foundation import hash64, stream
 from infoflow.probing import EdgeSettings, Schedule, Spans, edge_probe, expected_layer, micro_f1
 
 CLASSES, WIDTH, LAYERS = 3, 6, 4
@@ -143,16 +143,3 @@ def test_micro_f1_agrees_with_scikit_learn():
     gold, said = rng.random((2, 100, 4)) < 0.4
     assert micro_f1(said, gold, [1]) == pytest.approx(f1_score(gold, said, labels=[0, 2, 3], average="micro"))
     assert np.isnan(micro_f1(np.zeros(3, dtype=int), np.zeros(3, dtype=int), [0]))
-
-
-def test_bad_input():
-    good = spans(10)
-    empty = Spans(states=good.states, first=good.first[:, [1, 1]], second=None, labels=good.labels)
-    with pytest.raises(UserError, match="at least one word"):
-        edge_probe(empty, good, good, CLASSES)
-    with pytest.raises(UserError, match=r"one of 0\.\.1 each"):
-        edge_probe(good, good, good, 2)
-    with pytest.raises(UserError, match="yes and no"):
-        edge_probe(good, good, good, CLASSES, settings=EdgeSettings(output="sigmoid"))
-    with pytest.raises(UserError, match="dropout"):
-        EdgeSettings(dropout=1.0)

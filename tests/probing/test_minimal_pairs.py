@@ -1,8 +1,10 @@
 """Preferences of each layer against a sentence-by-sentence computation with the model's own code."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from infoflow import measure
 from infoflow.corpus import Corpus, train_tokenizer
@@ -42,16 +44,12 @@ def tokenizer():
 
 
 def causal(tokenizer):
-    from transformers import GPT2Config, GPT2LMHeadModel
-
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=2, n_head=2, initializer_range=0.5)
     return load_model(GPT2LMHeadModel(config), tokenizer=tokenizer)
 
 
 def masked(tokenizer):
-    from transformers import BertConfig, BertForMaskedLM
-
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = BertConfig(vocab_size=len(tokenizer), initializer_range=0.5, pad_token_id=tokenizer.pad_token_id, **sizes)
@@ -106,7 +104,6 @@ def test_preferences_are_those_of_single_sentences(make, tokenizer, pairs):
 def without_leading(special):
     """A causal LM whose tokenizer puts nothing before a text, and has these special tokens."""
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
     words = ["<end>", "Who", "What", "saw", "cats", "dogs"]
     own = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<end>"))
@@ -187,6 +184,4 @@ def test_a_corpus_without_pairs_and_models_without_probabilities(tokenizer):
 
 
 def _frame(rows):
-    import pandas as pd
-
     return pd.DataFrame(rows, columns=["good", "bad"])

@@ -241,9 +241,3 @@ def test_squared_distances_agree_with_differences():
     words = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
     expected = ((words[:, :, None] - words[:, None]) ** 2).sum(-1)
     torch.testing.assert_close(squared_distances(words), expected, atol=1e-5, rtol=1e-4)
-
-
-def test_bad_input():
-    train, states = treebank(5)
-    with pytest.raises(UserError, match=r"1\.\.14"):
-        structural_probe(states, train, train, rank=15)

@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from sklearn.neural_network import MLPClassifier
 
 from infoflow.flow import NO_LABEL, Occurrences, SampleFacts, TokenSample
-from infoflow.foundation import UserError, block_of
+from infoflow.foundation import block_of
 from infoflow.probing import UsableInformationMLP, usable_by_mlp
 
 TYPES = 20
@@ -52,9 +52,9 @@ def test_layer_0_has_the_entropy_whatever_the_positions():
 
 @pytest.mark.parametrize("of", ["sentence", "position"])
 def test_an_independent_component_of_any_size_changes_nothing(of):
-    types, sentences = tokens(6000)
+    types, sentences = tokens(4000)
     rng = np.random.default_rng(5)
-    where = sentences if of == "sentence" else np.arange(6000) % SENTENCE
+    where = sentences if of == "sentence" else np.arange(4000) % SENTENCE
     further = rng.normal(size=(where.max() + 1, 4))[where]
     turn = np.linalg.qr(rng.normal(size=(12, 12)))[0]
     layers = [np.concatenate([noisy(types, 0.6), size * further], 1) @ turn for size in (0, 1, 1000)]
@@ -74,10 +74,11 @@ def true_information(noise, num=40_000):
 LEVELS = (0.4, 0.7, 1.1)
 
 
+@pytest.mark.slow
 def test_on_a_chain_with_growing_noise_the_order_is_found_and_intervals_cover():
     truth = np.array([true_information(noise) for noise in LEVELS])
     held = []
-    for draw in range(2):
+    for draw in range(1):
         types, sentences = tokens(8000, seed=20 + draw)
         rng = np.random.default_rng(30 + draw)
         layers = [means()[types] + noise * rng.normal(size=(8000, 8)) for noise in LEVELS]
@@ -148,12 +149,6 @@ def test_the_interval_carries_the_seed():
     assert row["value"] - row["low"] > two.of_seed * 1.9
 
 
-def test_it_is_the_same_again():
-    types, sentences = tokens(1000)
-    first, second = (estimated([noisy(types, 0.7)], types, sentences)[0] for _ in range(2))
-    assert first.value == second.value
-
-
 # -- the measure -------------------------------------------------------------------------------------------------------
 
 
@@ -179,9 +174,3 @@ def test_rows_by_side_and_layer():
     assert value["output"][1] > 1.8 > 0.1 > abs(value["output"][0])
     counts = frame.groupby("side")["count"].first()
     assert counts["input"] == num > counts["output"]
-
-
-@pytest.mark.parametrize("settings", [{"types": 1}, {"occurrences": 499}, {"hidden": 0}, {"seeds": 0}])
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(UserError, match="must be at least"):
-        UsableInformationMLP(**settings)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from support.plain import run_card
+from transformers import AutoModelForMaskedLM, LlamaConfig, LlamaForCausalLM
 
 from infoflow import prune
 from infoflow.foundation import UserError
@@ -56,8 +57,6 @@ def test_numbers_are_checked(matched_models, parallel_corpus, tmp_path):
 
 
 def test_half_a_group_is_not_a_number_to_keep(matched_models, parallel_corpus, tmp_path):
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -113,8 +112,6 @@ def test_a_translation_model_is_scored_by_bleu_with_samples_and_a_card(matched_m
 def test_zeros_compute_what_the_smaller_model_does_and_plain_transformers_load_them(
     matched_models, parallel_corpus, tmp_path
 ):
-    from transformers import AutoModelForMaskedLM
-
     model = matched_models["masked-lm"]
     pruned = prune_to(model, parallel_corpus, 4, tmp_path / "small", masked=tmp_path / "zeros")
     assert pruned.masked == tmp_path / "zeros"

@@ -7,6 +7,7 @@ import pytest
 from drawn import assert_explained, drawn_figures, drawn_section
 from findings.adapted_tables import GUESS, HOSTILE, SINGLE, TASKS, Adapted
 
+from infoflow.adaptation import head_overlap
 from infoflow.foundation import NUM_REPLICATES, interval_over_seeds, stream
 from infoflow.report import write_report
 from infoflow.results import RunFolder
@@ -16,18 +17,6 @@ pytestmark = pytest.mark.slow
 SOME = ("causal-lm", "masked-lm")
 ONE = Adapted(seeds=(1,), tuning_seeds=(0, 1), objectives=("masked-lm",))
 NOT_SURPRISING = ("tuned-domain", "tuning-weights", "tuned-heads", "tuned-flipped")
-BY_TABLE = {
-    "tuned_scores": ["tuned-scores", "tuned-ways", "tuned-worth"],
-    "tuning_change": ["tuning-change"],
-    "tuning_weights": ["tuning-weights"],
-    "label_by_layer": ["label-by-layer", "information-after-tuning"],
-    "probes_after_tuning": ["probes-after-tuning"],
-    "layer_swaps": ["layer-swaps", "single-blocks"],
-    "tuning_allocation": ["tuning-learned"],
-    "tuning_heads": ["tuned-heads", "head-overlap"],
-    "task_pruning": ["tuned-pruning"],
-    "task_answers": ["tuned-flipped"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +91,6 @@ def test_figures_come_in_order(figures) -> None:
     ]
 
 
-def test_a_run_without_tuned_models_has_no_section(study) -> None:
-    assert drawn_section(study, "adaptation") is None
-
-
-@pytest.mark.parametrize("table", BY_TABLE)
-def test_each_table_draws_its_figures_alone(tmp_path, table) -> None:
-    alone = adapted.write_run(tmp_path, ONE, only=(table,))
-    assert list(drawn_figures(alone, "adaptation")) == BY_TABLE[table]
-
-
 def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
     assert_explained(figures.values(), NOT_SURPRISING)
 
@@ -178,13 +157,6 @@ def test_change_on_shuffled_labels_is_a_grey_row(alone) -> None:
     )
 
 
-def test_one_line_alone_does_not_do_best(tmp_path) -> None:
-    alone = adapted.write_run(tmp_path, Adapted(seeds=(1, 2), objectives=SOME[:1]), only=("tuned_scores",))
-    told = drawn_figures(alone, "adaptation")["tuned-scores"].answer[0]
-    assert told.startswith("On opinions, ")
-    assert " has 0." in told
-
-
 def test_systems_are_rows_and_tasks_columns_with_their_average(figures) -> None:
     figure = figures["tuned-scores"]
     assert figure.payload["columns"] == [*(f"{task} (1,000)" for task in TASKS), "average"]
@@ -202,12 +174,6 @@ def test_systems_are_rows_and_tasks_columns_with_their_average(figures) -> None:
     assert data.loc[("masked LM", "trained", "average"), "value"] == pytest.approx(mean)
     assert [cell["best"] for cell in rows["masked LM"]] == [True] * (len(TASKS) + 1)
     assert not any(cell["best"] for label in ("from scratch", "best guess") for cell in rows[label])
-
-
-def test_one_task_has_no_average(alone) -> None:
-    figure = alone("tuned_scores", lambda frame: frame[frame["task"] == "tags"])["tuned-scores"]
-    assert figure.payload["columns"] == ["tags (1,000)"]
-    assert [panel.title for panel in figure.panels] == ["tags (1,000 labelled examples)"]
 
 
 def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> None:
@@ -240,13 +206,6 @@ def test_what_pretraining_is_worth_is_read_off_the_other_curve(alone, reached, t
 
     (_, of_tags, _) = alone("tuned_scores", scored)["tuned-worth"].answer
     assert of_tags == f"On tags, 50 labelled examples after pretraining match, from scratch, {told}."
-
-
-def test_what_pretraining_is_worth_is_told_in_examples(figures) -> None:
-    figure = figures["tuned-worth"]
-    assert figure.answer[0].startswith("On opinions, 50 labelled examples after pretraining match, from scratch, ")
-    assert "more than 1,000 in masked LM (over 20 times as many)" in figure.answer[0]
-    assert {"– – from scratch", "⋯ best guess"} <= strings(figures["tuned-worth"].panels[0])
 
 
 def test_loss_and_score_over_strategies(figures) -> None:
@@ -299,11 +258,6 @@ def test_differences_of_probes_are_paired(run, figures) -> None:
         assert row.low < row.value < row.high < 0
 
 
-def test_probes_without_those_before_tuning_are_no_figure(alone) -> None:
-    assert "probes-after-tuning" in alone("probes_after_tuning", lambda frame: frame)
-    assert "probes-after-tuning" not in alone("probes_after_tuning", lambda frame: frame[frame["state"] == "after"])
-
-
 def test_information_stands_before_and_after(figures) -> None:
     figure = figures["information-after-tuning"]
     assert {f"{task}: {what}" for task in ("opinions", "tags") for what in ("the label", "the token that is read")} <= {
@@ -338,20 +292,7 @@ def test_single_blocks_taken_back_stand_beside_none(run, figures) -> None:
     assert "block 3 regains most of pretraining (0.40 nats)" in figure.answer[1]
 
 
-def test_blocks_that_cost_nothing_are_said_to(alone) -> None:
-    def better(frame):
-        single = (frame["rewound"] == "one") & (frame["quantity"] == "score")
-        return frame.assign(value=frame["value"].where(~single, 0.9))
-
-    told = alone("layer_swaps", better)["single-blocks"].answer[0]
-    assert told.startswith(
-        "In masked LM, resetting a single block costs the task nothing and resetting block 3 regains most"
-    )
-
-
 def test_tasks_agree_about_heads_as_the_table_of_overlap_says(run, figures) -> None:
-    from infoflow.adaptation import head_overlap
-
     figure, table = figures["head-overlap"], run.tables["tuning_heads"]
     own = table[(table["objective"] == "masked-lm") & table["trained"] & (table["control"] == "")]
     for measure in ("spearman", "jaccard"):
@@ -364,11 +305,6 @@ def test_tasks_agree_about_heads_as_the_table_of_overlap_says(run, figures) -> N
         for a, b in (("opinions", "tags"), ("tags", "opinions")):
             told = rows[(rows["task_a"] == a) & (rows["task_b"] == b)]
             assert told["value"].item() == pytest.approx(np.mean(each))
-
-
-def test_heads_of_one_task_alone_have_no_overlap(alone) -> None:
-    assert "head-overlap" in alone("tuning_heads", lambda frame: frame)
-    assert "head-overlap" not in alone("tuning_heads", lambda frame: frame[frame["task"] == "tags"])
 
 
 def test_layers_taken_back_go_from_none_to_all(figures) -> None:
@@ -385,32 +321,9 @@ def test_layers_taken_back_go_from_none_to_all(figures) -> None:
     assert "more than resetting as many lower ones" in figure.answer[1]
 
 
-def test_tasks_with_a_decoder_too_have_a_panel_of_their_own(alone) -> None:
-    """An encoder–decoder that writes has more blocks than its encoder alone."""
-
-    def deeper(frame):
-        more = frame[frame["task"] == "tags"].assign(task="summary")
-        return pd.concat([frame, more.assign(blocks=more["blocks"] + 2 * (more["rewound"] == "all"))])
-
-    figure = alone("layer_swaps", deeper)["layer-swaps"]
-    titles = [panel.title for panel in figure.panels]
-    assert titles == [f"masked LM, {blocks} blocks: {name}" for blocks in (4, 6) for name in
-                      ("score of the task", "pretraining loss")]  # fmt: skip
-    for panel, depth in zip(figure.panels, (4, 4, 6, 6), strict=True):
-        assert max(row["blocks"] for row in rows_of(panel, side="lower")) == depth
-        assert len(rows_of(panel, side="lower", blocks=depth)) == 1
-    assert [answer.split(",")[1].strip() for answer in figure.answer] == ["4 blocks", "6 blocks"]
-
-
 def test_both_stacks_learned_the_task(alone) -> None:
     """Embeddings of both stacks are one place; blocks of the decoder have rows of their own."""
-    shares = {
-        ("encoder", -1): 0.2,
-        ("decoder", -1): 0.2,
-        ("encoder", 0): 0.1,
-        ("decoder", 0): 0.4,
-        ("", -2): 0.1,
-    }
+    shares = {("encoder", -1): 0.2, ("decoder", -1): 0.2, ("encoder", 0): 0.1, ("decoder", 0): 0.4, ("", -2): 0.1}
 
     def writes(frame):
         first = frame[frame["layer"] == -2]
@@ -462,44 +375,6 @@ def test_blocks_that_one_task_alone_has_count_once(alone) -> None:
     assert "block 0 contributed most (35%)" in answer
 
 
-def test_a_task_that_was_tuned_from_scratch_alone_has_no_panel(alone) -> None:
-    """Its model was tuned by another method than its control."""
-
-    def frozen_alone(frame):
-        hard = (frame["task"] == "opinions") & frame["trained"] & (frame["method"] == "full")
-        return frame[~hard]
-
-    figure = alone("tuned_scores", frozen_alone)["tuned-scores"]
-    *columns, average = (title.split(" (")[0] for title in figure.payload["columns"])
-    assert columns == [one for one in TASKS if one != "opinions"]
-    assert average == "average"
-    assert not any("opinions" in answer for answer in figure.answer)
-
-
-def test_a_line_without_pwcca_is_told_by_another_measure(tmp_path) -> None:
-    given = Adapted(objectives=SOME)
-    run = adapted.write_run(tmp_path, given, only=("task_answers",))
-    frame = given.tables()["tuning_change"]
-    adapted.write_table(run, "tuning_change", frame[(frame["measure"] != "pwcca") | (frame["objective"] != SOME[0])])
-    answers = drawn_figures(run, "adaptation")["tuning-change"].answer
-    assert len(answers) == 2
-    assert all("tuning moved layer" in answer for answer in answers)
-
-
-def test_one_block_is_not_set_against_itself(alone) -> None:
-    answer = alone("tuning_weights", lambda frame: frame[frame["layer"] < 1])["tuning-weights"].answer[0]
-    assert "the block that moved furthest is 0 (" in answer
-    assert "of its norm), and" in answer
-
-
-def test_low_rank_adapters_are_told_beside_all_weights(alone) -> None:
-    def adapters(frame):
-        return frame.assign(method=frame["method"].replace("frozen", "lora"))
-
-    answer = alone("tuned_scores", adapters)["tuned-ways"].answer[0]
-    assert "“low-rank adapters” differs from “all weights” by −" in answer
-
-
 def test_a_wide_extreme_hides_no_clear_difference(alone) -> None:
     def wide(frame):
         frame = frame[(frame["probe"] == "upos") & (frame["layer"] < 2) & (frame["task"] == "tags")]
@@ -514,18 +389,6 @@ def test_a_wide_extreme_hides_no_clear_difference(alone) -> None:
     assert answer.startswith("Masked LM loses most of")
     assert "in layer 1" in answer
     assert answer.endswith("1 of 2 differences are clear of 0.")
-
-
-def test_what_is_less_readable_is_called_less(alone) -> None:
-    def worse(frame):
-        drop = np.where((frame["state"] == "after") & (frame["metric"] == "accuracy"), 0.4, 0.0)
-        rows = [list(np.asarray(row) - one) for row, one in zip(frame["replicates"], drop, strict=True)]
-        return frame.assign(value=frame["value"] - drop, low=frame["low"] - drop, high=frame["high"] - drop,
-                            replicates=rows)  # fmt: skip
-
-    answer = alone("label_by_layer", worse)["label-by-layer"].answer[0]
-    assert "less than before tuning" in answer
-    assert "−" not in answer.split("less than")[0]
 
 
 def test_the_gain_of_pretraining_is_over_tasks_that_have_both(alone) -> None:
@@ -575,12 +438,6 @@ def test_the_head_map_goes_from_before_to_after(figures) -> None:
     assert {one["name"]: one["value"] for one in spec["params"]}["frame"] == figure.payload["steps"]
     assert "datum.before + (datum.after - datum.before) * frame / 10" in str(spec)
     assert len(rows_of(figure.panels[0], set=0)) == 4 * 8
-
-
-def test_curves_of_removed_heads_have_random_ones_beside(figures) -> None:
-    figure = figures["tuned-pruning"]
-    assert {"– – at random", "● masked LM"} <= strings(figure.panels[0])
-    assert figure.answer[0].startswith("On opinions the score is not clearly lower without the least important 25% in")
 
 
 def test_flipped_examples_are_those_that_changed_sides(figures) -> None:
@@ -641,13 +498,6 @@ def test_means_are_over_seeds_of_tuning(run, figures) -> None:
         assert (row.value, row.low, row.high) == pytest.approx((values.mean(), low, high), abs=1e-5)
 
 
-def test_one_seed_says_so(tmp_path) -> None:
-    one = adapted.write_run(tmp_path, Adapted(seeds=(1,), tuning_seeds=(0,), objectives=("masked-lm",)))
-    found = drawn_figures(one, "adaptation")
-    assert found["tuned-scores"].caption.startswith("One seed of pretraining")
-    assert "hollow" in found["tuned-scores"].caption
-
-
 def test_text_of_tables_cannot_break_out(tmp_path) -> None:
     given = Adapted(seeds=(1,), tuning_seeds=(0,), objectives=("masked-lm",))
     given.hostile = HOSTILE
@@ -667,42 +517,6 @@ def test_the_page_tells_methods_and_stays_small(page, tmp_path) -> None:
     assert page.stat().st_size - bare.stat().st_size < 600_000
 
 
-def test_the_slider_moves_every_map(page) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    from shutil import which
-
-    if (chromium := which("chromium")) is None:
-        pytest.skip("chromium is not installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        opened = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-        opened.goto(f"{page.as_uri()}#tuned-heads")
-        opened.wait_for_selector("#tuned-heads .panel.alive svg path", state="attached")
-        first = opened.eval_on_selector_all(
-            "#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()"
-        )
-        opened.focus("#tuned-heads input.replay")
-        opened.keyboard.press("Home")
-        opened.wait_for_function("document.querySelector('#tuned-heads output').textContent === 'before tuning'")
-        opened.wait_for_timeout(500)
-        then = opened.eval_on_selector_all("#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()")
-        browser.close()
-    assert first != then
-
-
-def test_heads_without_a_pretraining_loss_have_no_fate(tmp_path) -> None:
-    given = Adapted(seeds=(1, 2), objectives=SOME)
-    heads = given.tables(["tuning_heads"])["tuning_heads"].assign(cost_before=float("nan"))
-    run = adapted.write_run(tmp_path, given, only=("task_scores",))
-    adapted.write_table(run, "tuning_heads", heads)
-    figure = drawn_figures(run, "adaptation")["tuned-heads"]
-    assert figure.answer[0].startswith("In causal LM, the importance of heads before tuning was not measured: ")
-    assert figure.payload["sets"] == [
-        f"{task}: {name}" for task in TASKS for name in ("confidence", "attention moved (1: most)")
-    ]
-    assert set(figure.data["fate"]) == {""}
-
-
 @pytest.mark.parametrize(
     ("after", "told"),
     [
@@ -717,11 +531,3 @@ def test_a_label_that_no_layer_tells_is_said_to_be_unreadable(alone, after, told
         return frame.assign(value=values.where(frame["state"] == "after", 0.45), baseline=0.5)
 
     assert alone("label_by_layer", read)["label-by-layer"].answer[0].endswith(f" than before tuning ({told}).")
-
-
-def test_examples_that_all_stayed_are_no_figure(tmp_path) -> None:
-    given = Adapted(seeds=(1, 2), objectives=SOME)
-    answers = given.tables(["task_answers"])["task_answers"].assign(right=True)
-    run = adapted.write_run(tmp_path, given, only=("tuning_change",))
-    adapted.write_table(run, "task_answers", answers)
-    assert list(drawn_figures(run, "adaptation")) == ["tuning-change"]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from drawn import drawn_section, tell
+from drawn import drawn_section
 
 from infoflow.alignment import ALIGNMENT
 from infoflow.foundation import interval, replicate_weights, stream
@@ -67,14 +67,6 @@ def section(tmp_path):
     return build
 
 
-def test_the_section_is_in_the_story(section, tmp_path):
-    from infoflow.results import RunFolder
-
-    section()
-    story = tell(RunFolder(tmp_path / "study"))
-    assert "alignment" in [part.id for part in story.sections]
-
-
 def test_answers_follow_the_numbers(section):
     figures = {figure.id: figure for figure in section().figures}
     answers = {name: " ".join([figure.words, *figure.answer]) for name, figure in figures.items()}
@@ -95,23 +87,7 @@ def test_other_numbers_give_other_answers(section):
     assert "RSA does not clearly differ" in scores
 
 
-@pytest.mark.parametrize(
-    ("seeds", "text"), [((1,), "hollow"), ((1, 2), "over 2 seeds"), ((1, 2, 3), "over seeds and sentences")]
-)
-def test_captions_say_what_the_marks_are(section, seeds, text):
-    assert text in section(seeds).figures[0].caption
-
-
 def test_every_seed_is_in_the_data(section):
     data = section().figures[0].data
     assert set(data["seed"]) == {-1, 1, 2, 3}
     assert len(data) == 5 * 5 * 4
-
-
-def test_a_run_without_alignment_has_no_section(study):
-    assert drawn_section(study, "alignment") is None
-
-
-def test_a_caption_says_which_words_self_similarity_leaves_out(section):
-    figures = {figure.id: figure for figure in section().figures}
-    assert "leaves out words with fewer than 5 occurrences" in figures["alignment-curves"].caption

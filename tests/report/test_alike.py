@@ -6,11 +6,10 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import drawn_figures, drawn_section, objective_label, svg_of, tell
+from drawn import drawn_figures, objective_label, svg_of, tell
 from findings.test_objective_map import PLACES, heads_tables, model_distance
 from synthetic_run import _write_plain, make_study
 
-from infoflow.objectives import OBJECTIVES
 from infoflow.report import write_report
 from infoflow.results import KEYS, RunFolder
 from infoflow.subjects.alignment.claims import MAP_TABLES, objective_map
@@ -72,55 +71,6 @@ def test_every_objective_is_named_in_every_picture(figures) -> None:
         assert labels <= texts
 
 
-def test_distances_are_equal_across_and_upwards_at_any_width(figures) -> None:
-    spec = figures["objective-map"].panels[0].spec
-    view = {}
-    for width in (300, 700):
-        svg = svg_of({**spec, "width": width, "autosize": {"type": "pad", "contains": "content"}})
-        marks = re.findall(r'aria-roledescription="point"[^>]*transform="translate\(([-\d.]+),([-\d.]+)\)"', svg)
-        marks = marks or re.findall(r'<path[^>]*transform="translate\(([-\d.]+),([-\d.]+)\)"', svg)
-        points = np.array(marks, dtype=float)[-len(PLACES) :]
-        view[width] = points - points.mean(axis=0)
-    np.testing.assert_allclose(view[300], view[700], atol=0.5)
-
-
-def test_names_stand_apart_from_each_other_and_beside_their_points(tmp_path) -> None:
-    rng = np.random.default_rng(0)
-    points = rng.uniform((20, 20), (280, 320), (16, 2))
-    points[1:4] = points[0] + [[2, 1], [-3, 2], [1, -4]]
-    points[4] = [150, -60]  # alone
-    shortest = sorted(OBJECTIVES, key=lambda name: len(objective_label(name)))
-    moved = dict(zip(shortest[:16], points.tolist(), strict=True))
-    run = make_run(tmp_path, seeds=(0,), moved=moved)
-    (panel,) = drawn_figures(run, "objectives")["objective-map"].panels
-    svg = svg_of({**panel.spec, "width": 252, "autosize": {"type": "pad", "contains": "content"}})
-    marks = re.findall(r'<path[^>]*transform="translate\(([-\d.]+),([-\d.]+)\)"', svg)[-16:]
-    at = np.array(marks, dtype=float)
-    per_unit = (at - at[4])[5] / (points - points[4])[5]
-    np.testing.assert_allclose(at - at[4], (points - points[4]) * per_unit, atol=1e-3)
-    assert per_unit[0] == pytest.approx(-per_unit[1])  # the same scale across and upwards, y downwards
-    texts = re.findall(
-        r'<text text-anchor="(\w+)" transform="translate\(([-\d.]+),([-\d.]+)\)[^>]*bold[^>]*>([^<]+)<', svg
-    )
-    assert sorted(text for *_, text in texts) == sorted(map(objective_label, moved))
-    boxes = []
-    for anchor, x, y, text in texts:
-        room, (x, y) = 6.3 * len(text), (float(x), float(y))
-        left = x if anchor == "start" else x - room
-        boxes.append((left, y - 6.5, left + room, y + 6.5))
-    for (l1, t1, r1, b1), (l2, t2, r2, b2) in combinations(boxes, 2):
-        assert l1 >= r2 - 1e-9 or l2 >= r1 - 1e-9 or t1 >= b2 - 1e-9 or t2 >= b1 - 1e-9
-    assert all(left >= 0 and right <= 256 for left, _, right, _ in boxes)
-    led = [row for rows in panel.spec["datasets"].values() for row in rows if "end_x" in row]
-    assert 2 <= len(led) < 16
-    lone = list(moved)[4]
-    assert lone not in {row["series"] for row in led}
-    ((anchor, x, y),) = [place for *place, text in texts if text == objective_label(lone)]
-    assert anchor == "start"
-    assert float(x) - at[4][0] == pytest.approx(9)
-    assert float(y) - at[4][1] == pytest.approx(3, abs=1)
-
-
 def test_sentences_say_what_the_tables_hold(run, figures) -> None:
     first, *_ = figures["objective-map"].answer
     assert "nearest are causal LM and single-stack prefix LM" in first
@@ -134,15 +84,6 @@ def test_sentences_say_what_the_tables_hold(run, figures) -> None:
     assert re.search(r"a share of 0\.8 \(0\.\d to \d\.\d\) of 6 objectives", shares)
     assert "before training" in shares
     assert "means over 2 seeds" in figures["objective-map"].caption
-
-
-def test_one_seed_has_no_error_bar_and_says_so(tmp_path) -> None:
-    figures = drawn_figures(make_run(tmp_path, seeds=(0,)), "objectives")
-    assert "no error bar" in figures["objective-map"].caption
-
-
-def test_few_objectives_have_no_map(study) -> None:
-    assert drawn_section(study, "objectives") is None
 
 
 def match_rows() -> list[dict]:

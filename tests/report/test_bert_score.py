@@ -73,19 +73,6 @@ def test_the_answer_names_the_layer_that_people_agree_with(tmp_path):
     assert answer.endswith("the top has 0.55.")
 
 
-def test_without_people_it_says_where_pairs_lie_above_random_ones(tmp_path):
-    figure = drawn_figures(written(tmp_path, people=False), "probing")["bert-score"]
-    assert figure.answer == ["MiniLM sets these pairs farthest apart from random ones in layer 4."]
-    assert len(figure.panels) == 3
-
-
-def test_two_models_have_a_line_each_and_rescaled_scores_say_so(tmp_path):
-    figure = drawn_figures(written(tmp_path, ("one", "two"), rescaled=True), "probing")["bert-score"]
-    assert set(figure.data[figure.data["group"] == "trained"]["series"]) == {"one", "two"}
-    assert len(figure.answer) == 2
-    assert "rescaled" in figure.caption
-
-
 def test_names_cannot_break_out_of_the_page(tmp_path):
     page = write_report(written(tmp_path, ("<b>odd",))).read_text()
     assert "bert-score" in page

@@ -54,12 +54,6 @@ def test_every_chart_comes_alive_when_scrolled_to(visit, story):
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
-def test_the_page_never_scrolls_sideways_on_a_tablet(visit):
-    page = visit(width=768)
-    _scroll_through(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 768
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("by_link", [True, False])
 def test_a_jump_lands_on_its_heading(visit, story, width, by_link):
@@ -83,30 +77,6 @@ def test_on_a_phone_room_for_charts_is_kept_before_they_are_drawn_and_nothing_sc
     charts = page.locator(".panel").count()
     assert abs(after - before) < 20 * charts
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_on_a_narrow_screen_four_panels_stand_below_each_other(visit):
-    page = visit(width=390)
-    unfold(page)
-    page.evaluate("document.querySelector('.panels').classList.add('several', 'four')")
-    assert len(_columns(page)) == 1
-    page.set_viewport_size({"width": 1280, "height": 900})
-    assert len(_columns(page)) == 2
-
-
-def _columns(page):
-    columns = "getComputedStyle(document.querySelector('.panels.four')).gridTemplateColumns"
-    return page.evaluate(columns).split(" ")
-
-
-def test_charts_follow_the_width_of_the_window(visit):
-    page = visit(place="#mi-input")
-    chart = page.locator("#mi-input .live svg")
-    chart.wait_for()
-    assert chart.bounding_box()["width"] > 700
-    page.set_viewport_size({"width": 390, "height": 900})
-    page.wait_for_timeout(500)
-    assert chart.bounding_box()["width"] <= 390
 
 
 def test_dark_and_light_follow_the_system_and_the_button(visit):
@@ -223,19 +193,6 @@ def test_a_hovered_head_marks_its_layer_and_place_in_every_map_of_the_section(vi
     assert marked.count() == 0
 
 
-def test_a_hovered_layer_is_marked_in_the_charts_of_its_section(visit):
-    page = visit()
-    chart = page.locator("section.question .panel").first
-    chart.scroll_into_view_if_needed()
-    chart.locator(".live svg").wait_for()
-    rules = chart.locator(".live svg .mark-rule line")
-    before = [rule.get_attribute("opacity") for rule in rules.all()]
-    chart.locator(".live svg .mark-symbol path").last.hover(force=True)
-    page.wait_for_timeout(300)
-    after = [rule.get_attribute("opacity") for rule in rules.all()]
-    assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
-
-
 def test_the_svg_download_is_complete_and_light(visit):
     page = visit(color_scheme="dark")
     with page.expect_download() as download:
@@ -264,12 +221,6 @@ def test_print_shows_static_pictures_on_white(visit):
     assert page.locator("#mi-input .static").is_visible()
     assert not page.locator("#mi-input .live").is_visible()
     assert not page.locator(".bar").is_visible()
-
-
-def test_an_analysis_of_one_model_opens_too(visit, analysis_report):
-    page = visit(analysis_report)
-    _scroll_through(page)
-    assert page.locator("h1").inner_text() == "What bert-tiny knows"
 
 
 def test_markup_in_names_stays_text(visit, tmp_path):
@@ -338,17 +289,6 @@ def test_the_contents_never_overflow_and_lead_everywhere(visit, story, width):
     assert page.locator(".bar .links a").evaluate_all(f"{cut}") == []
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_a_link_of_the_contents_lands_below_the_bar(visit, width):
-    page = visit(width=width)
-    for name in ("changes", "head-map", "findings"):
-        page.locator("#contents > summary").click()
-        page.locator(f".toc a[href='#{name}']").click()
-        page.wait_for_timeout(2500)
-        assert not page.locator(".sheet").is_visible()
-        assert _comes_true(page, lambda: _below_the_bar(page.locator(f"#{name}"))), name  # noqa: B023
-
-
 def test_search_finds_a_head_and_opens_it(visit):
     page = visit()
     page.keyboard.press("/")
@@ -360,18 +300,6 @@ def test_search_finds_a_head_and_opens_it(visit):
     hits.first.click()
     page.locator(".head-panel").wait_for()
     assert "layer 3, head 5" in page.locator(".head-panel h4").inner_text()
-
-
-def test_search_finds_a_claim_and_opens_it(visit, story):
-    finding = next(finding for finding in story.findings if finding.verdict == "fails")
-    page = visit()
-    page.locator("#contents > summary").click()
-    page.locator("#search").fill(finding.id.lower())
-    page.keyboard.press("Enter")
-    page.locator(f"[id='{finding.id}'] details[open]").wait_for()
-    page.locator("#contents > summary").click()
-    page.locator("#search").fill("qwrtzu")
-    assert "Nothing with that name" in page.locator("#found").inner_text()
 
 
 def test_sections_fold_on_narrow_screens_and_open_for_a_link(visit):
@@ -392,11 +320,3 @@ def test_the_first_screen_fits_a_laptop_and_two_phones(visit):
     assert page.locator(".card").count() == 3
     phone = visit(width=390)
     assert phone.locator(".card").last.evaluate("box => box.getBoundingClientRect().bottom + scrollY") <= 1800
-
-
-def test_paper_shows_folded_sections_and_no_bar(visit):
-    page = visit(width=390)
-    page.emulate_media(media="print")
-    assert page.locator("#mi-input .static").is_visible()
-    assert not page.locator(".fold").first.is_visible()
-    assert not page.locator(".bar").is_visible()

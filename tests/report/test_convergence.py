@@ -77,11 +77,3 @@ def test_one_seed_that_has_not_converged_shows(run):
     assert found[False] == {("translation", 3)}
     assert ("translation", 2) in found[True]
     assert ("translation", 3) not in found[True]
-
-
-def test_older_tables_have_neither(run):
-    figures = figures_of(run, lambda frame: frame.drop(columns=["converged", "value_by_size"]))
-    assert "converged" not in figures["mi-input"].data
-    assert squares(figures["mi-input"]) == {}
-    assert "mi-plane" in figures
-    assert "mi-convergence" not in figures

@@ -28,16 +28,6 @@ def test_points_are_means_over_seeds(study, identity):
     assert len(table) == 3 * 2 * 7 + 7
 
 
-def test_the_section_stands_where_no_stack_that_is_shown_has_neighbours(study):
-    """Few tokens of an encoder-decoder: only its decoder repeats one often enough."""
-    tables = {name: study.tables[name] for name in ("mutual_information", "identity_neighbours")}
-    own = tables["identity_neighbours"]
-    tables["identity_neighbours"] = own[own["objective"] == "translation"].assign(stack="decoder")
-    figures = drawn_figures(InMemory(study.read(), tables), "knows")
-    assert "identity" not in figures
-    assert "mi-input" in figures
-
-
 def test_the_baseline_is_that_of_the_trained_models(study, identity):
     table = figure_of(study, lambda frame: frame.assign(baseline=frame["baseline"] + ~frame["trained"])).data
     baseline = table[table["group"] == "baseline"]
@@ -55,15 +45,3 @@ def test_samples_are_those_of_one_line_at_one_layer(study):
     for layer, row in drawn.iterrows():
         assert row["input"] == pytest.approx(means["input", layer])
         assert row["output"] == pytest.approx(means["output", layer])
-
-
-def test_the_note_says_where_the_interval_comes_from(study):
-    caption = figure_of(study).caption
-    assert "Means over 3 seeds, bands their 95% intervals over seeds and sentences" in caption
-    assert "20,000 occurrences" in caption
-    assert "One seed; bands are 95% intervals over sentences" in figure_of(study, lambda f: f[f["seed"] == 1]).caption
-
-    def bare(frame):
-        return frame[frame["seed"] == 1].assign(low=np.nan, high=np.nan).drop(columns="replicates")
-
-    assert "no interval is known, and no band is drawn" in figure_of(study, bare).caption

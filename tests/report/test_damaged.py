@@ -7,6 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infoflow.findings import evaluate
+from infoflow.foundation import UserError
+from infoflow.report import write_report
+from infoflow.results import RunFolder
+from infoflow.studies import Run
+
 pytestmark = pytest.mark.slow
 
 
@@ -30,8 +36,6 @@ def rewrite(run, name, frame):
 
 
 def fresh(run):
-    from infoflow.results import RunFolder
-
     return RunFolder(run.path)
 
 
@@ -49,9 +53,6 @@ def fresh(run):
     ],
 )
 def test_a_damaged_table_is_named(run, change, message):
-    from infoflow.foundation import UserError
-    from infoflow.report import write_report
-
     rewrite(run, "layer_distance", change(run.tables["layer_distance"]))
     with pytest.raises(UserError, match=message) as caught:
         write_report(fresh(run))
@@ -74,9 +75,6 @@ def test_a_damaged_table_is_named(run, change, message):
     ],
 )
 def test_a_damaged_run_json_is_named(run, entries, message):
-    from infoflow.foundation import UserError
-    from infoflow.report import write_report
-
     path = run.path / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
     with pytest.raises(UserError, match=r"run\.json is damaged: " + message.replace(".", r"\.")):
@@ -85,8 +83,6 @@ def test_a_damaged_run_json_is_named(run, entries, message):
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"version": ' + "9" * 5000 + "}"])
 def test_a_run_json_that_cannot_be_read(run, content):
-    from infoflow.foundation import UserError
-
     (run.path / "run.json").write_text(content)
     with pytest.raises(UserError, match="is damaged"):
         fresh(run).read()
@@ -105,8 +101,6 @@ def test_a_run_json_that_cannot_be_read(run, content):
 @pytest.mark.filterwarnings("ignore")
 def test_odd_entries_of_run_json_leave_a_report(run, entries):
     from synthetic_run import with_tables
-
-    from infoflow.report import write_report
 
     with_tables(run, "layer_distance")
     run.update(**entries)
@@ -132,8 +126,6 @@ def test_a_section_that_cannot_be_told_is_left_out_and_said_to_be(run):
     """A table as another version wrote it: nothing is wrong with it but what it lacks."""
     from synthetic_run import with_tables, write_again
 
-    from infoflow.report import write_report
-
     with_tables(run, "layer_distance", "identity_neighbours")
     stored = run.tables.stored("layer_distance")
     write_again(run, stored.frame.drop(columns="width"), stored.schema)
@@ -145,9 +137,6 @@ def test_a_section_that_cannot_be_told_is_left_out_and_said_to_be(run):
 
 
 def test_failures_with_keys_of_another_version(run):
-    from infoflow.foundation import UserError
-    from infoflow.studies import Run
-
     failure = {"table": "lens", "model": "bert", "reason": "no", "later": 1}
     run.update(failures=[failure])
     assert [found.table for found in Run.open(run.path).failures] == ["lens"]
@@ -157,7 +146,5 @@ def test_failures_with_keys_of_another_version(run):
 
 
 def test_findings_on_damaged_tables_are_not_testable(run):
-    from infoflow.findings import evaluate
-
     tables = {name: run.tables[name].assign(seed="x", objective=None) for name in run.tables}
     assert set(evaluate(tables)["verdict"]) == {"not testable here"}

@@ -1,5 +1,6 @@
 """Drawing in a process of its own: the same pictures, and one message where the engine dies."""
 
+import os
 import subprocess
 import sys
 
@@ -43,8 +44,6 @@ def test_a_chart_that_the_engine_refuses_is_our_bug_and_the_next_one_is_drawn() 
 
 
 def test_an_engine_that_was_killed_is_told_and_started_again() -> None:
-    import os
-
     _engine.svg_of(SPEC)
     process = _engine._process(os.getpid())
     process.kill()
@@ -54,6 +53,7 @@ def test_an_engine_that_was_killed_is_told_and_started_again() -> None:
     assert _engine.svg_of(SPEC).startswith("<svg")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
 def test_a_limit_on_addresses_is_told() -> None:
     answer = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=120, check=True)

@@ -1,6 +1,7 @@
 """The figure of facts that models fill into blanks: numbers of the table, layers, controls, names that are escaped."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from drawn import drawn_figures
 
@@ -51,8 +52,6 @@ def rows(model, shift=0.0, **more):
 
 
 def written(path, models=("one",), further=()) -> RunFolder:
-    import pandas as pd
-
     run = RunFolder(path)
     run.update(kind="fill-in", title="Facts filled in", models=[{"name": name, "parameters": 1000} for name in models])
     frame = pd.DataFrame([*(each for shift, name in enumerate(models) for each in rows(name, -0.05 * shift)), *further])
@@ -82,19 +81,6 @@ def test_the_answer_says_the_best_layer_and_what_guessing_gives(tmp_path) -> Non
     assert "in layer 4 of 4" in answer
     assert answer.endswith("the most frequent objects would be right for 0.25, and prompts without their subject 0.15.")
     assert "1,234 objects to choose from. 7 facts were not asked" in figure.caption
-
-
-def test_of_several_ways_of_asking_the_first_is_drawn(tmp_path) -> None:
-    mined = rows("one", shift=0.3, way=("logit", "mined", "uniform"))
-    figure = drawn_figures(written(tmp_path, further=mined), "probing")["facts-filled-in"]
-    assert figure.data["value"].max() == pytest.approx(0.9)
-    assert "Prompts: manual" in figure.caption
-
-
-def test_nothing_is_said_of_prompts_that_cannot_hide_their_subject(tmp_path) -> None:
-    run = written(tmp_path)
-    run.tables.write(run.tables["fill_in"].assign(without_subject=float("nan")), FILL_IN.with_keys(MODEL))
-    assert "without their subject" not in drawn_figures(run, "probing")["facts-filled-in"].answer[0]
 
 
 def test_relations_cannot_break_out_of_the_page(tmp_path) -> None:

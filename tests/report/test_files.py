@@ -4,6 +4,7 @@ import struct
 import pytest
 from whole_study import InMemory
 
+import infoflow
 from infoflow.foundation import UserError
 from infoflow.report import write_figures
 
@@ -61,8 +62,6 @@ def test_only_the_formats_asked_for(small, tmp_path):
 
 
 def test_a_run_writes_its_figures_itself_and_stands_for_its_folder(small, tmp_path):
-    import infoflow
-
     run = infoflow.Run(small.path)
     alone = run.write_figures(tmp_path / "figures", ("svg",), width=3.3, columns=1)
     assert [path.read_bytes() for path in alone] == [

@@ -315,10 +315,7 @@ def test_readers_are_judged_by_their_own_training_queries(study):
         ({"effect": 0.2, "low": 0.1, "high": 0.25}, "weaker"),
         ({"effect": 0.05, "low": 0.01, "high": 0.1}, "no more than the control"),
         ({"effect": 0.2, "low": 0.1, "high": 0.25, "reason": "Something: needed."}, "otherwise"),
-        (
-            {"effect": 0.5, "low": 0.4, "high": 0.6, "threshold": -0.3, "reason": "A: .5; needed < -0.3."},
-            "opposite",
-        ),
+        ({"effect": 0.5, "low": 0.4, "high": 0.6, "threshold": -0.3, "reason": "A: .5; needed < -0.3."}, "opposite"),
     ],
 )
 def test_how_a_claim_fails(study, changes, kind):

@@ -74,30 +74,6 @@ def test_without_frozen_features_the_model_from_scratch_stands_beside(run) -> No
     assert "said_untrained" in figure.data
 
 
-def test_without_any_other_the_commonest_answer_stands_beside(run) -> None:
-    figure = figure_of(run, answers((True, True, True, False)))
-    assert figure.payload["beside"] == "guess"
-    assert [(row["gained"], row["wanted"], row["beside"], row["tuned"]) for row in figure.payload["rows"]] == [
-        (True, "bad", "good", "bad"),
-        (False, "good", "good", "bad"),
-    ]
-    assert figure.answer[0].startswith(
-        "Of 4 examples, the tuned model gets 1 right that the most frequent answer gets wrong"
-    )
-    assert "the most frequent right answer of these examples, since there are neither" in figure.caption
-
-
-def test_where_nothing_can_be_guessed_there_is_no_figure(run) -> None:
-    assert figure_of(run, answers((True, True, True, False), shape="span")) is None
-
-
-def test_frozen_features_alone_are_no_side_of_their_own(run) -> None:
-    """What was tuned is a head on them: it stands beside the same head on an untrained body."""
-    figure = figure_of(run, UNTUNED, SCRATCH.assign(method="frozen"))
-    assert figure.payload["beside"] == "from scratch said"
-    assert "(frozen features)" in figure.how_to_read[0]
-
-
 @pytest.mark.parametrize("scratch", [True, False])
 def test_text_cannot_break_out(run, scratch) -> None:
     wanted = (f"good{HOSTILE}", f"good{HOSTILE}", f"bad{HOSTILE}", f"good{HOSTILE}")

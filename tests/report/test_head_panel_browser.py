@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 GRID = "table[data-grid='bert-tiny/encoder/self']"
 
 

@@ -88,18 +88,6 @@ def test_margins_count_what_leads_the_control(heads):
     assert "1 of 48 heads lead by 0.1" in sentence
 
 
-def test_numbers_in_steps_come_back(run):
-    frame = run.tables["head_entropy"].sort_values(["layer", "head"], ignore_index=True)
-    values = frame["value"].where(frame.index != 5)
-    live = figures_with(run, head_entropy=frame.assign(value=values))["head-map"].payload["live"]
-    (one,), (grid,) = live["statistics"], live["grids"]
-    steps = np.frombuffer(base64.b64decode(grid["statistics"]["entropy"]["value"]), "<u2")
-    assert steps[5] == 65535
-    (low, high), there = one["limits"], np.arange(48) != 5
-    shown = low + (high - low) * steps.astype(float) / 65534
-    np.testing.assert_allclose(shown[there], values[there], atol=(high - low) / 65534)
-
-
 def test_sentences_lie_one_after_the_other(head_map):
     """Weights of every head, then value norms; sentence by sentence."""
     ((grid, examples),) = head_map.payload["live"]["examples"].items()
@@ -172,82 +160,11 @@ def test_what_removal_costs_is_paired_by_sentence(run):
     assert data.loc[data["order"] == "random", "change"].tolist() == pytest.approx([0, 0.04, 0.16])
 
 
-def test_heads_in_a_clump_are_spread_by_size(run):
-    """Nine in ten heads cost nearly nothing and one costs a hundred times as much: even steps would show two places."""
-    frame = run.tables["head_ablation"]
-
-    def drawn(sizes):
-        costs = frame.assign(value=sizes, low=sizes, high=sizes)
-        figure = figures_with(run, "head_importance", head_ablation=costs)["heads-matter"]
-        return figure, figure.panels[0].spec["layer"][0]["encoding"]["y"]
-
-    sizes = np.concatenate([np.linspace(-0.01, 0.01, 43), [0.2, 0.4, 0.6, 0.8, 1.0]])
-    figure, y = drawn(sizes)
-    assert y["scale"]["type"] == "symlog"
-    assert y["scale"]["constant"] == pytest.approx(np.median(np.abs(sizes)))
-    assert {0.0, 0.1, 1.0, 0.01, -0.01} <= set(y["axis"]["values"])
-    assert y["scale"]["domain"][0] <= min(y["axis"]["values"])
-    assert max(y["axis"]["values"]) <= y["scale"]["domain"][1]
-    assert "logarithmic" in figure.caption
-    figure, y = drawn(np.linspace(0, 1, 48))
-    assert "type" not in y["scale"]
-    assert y["scale"]["nice"]
-    assert "logarithmic" not in figure.caption
-
-
-def test_a_statistic_without_any_number_is_left_out(run):
-    """A corpus of frequent tokens has no rarest one, and a small corpus no relation with enough edges: all NaN."""
-    nothing = {"value": np.nan, "low": np.nan, "high": np.nan, "baseline": np.nan, "least": 20}
-    changed = {name: run.tables[name].assign(**nothing) for name in ("head_rare_token", "head_relations")}
-    figure = figures_with(run, "head_confidence", **changed)["head-map"]
-    assert [one["id"] for one in figure.payload["live"]["statistics"]] == ["confidence"]
-    assert figure.answer
-
-
 def test_roles_are_those_whose_threshold_is_reached(heads):
     (grid,) = figure_of(heads, "head-map").payload["live"]["grids"]
     assert "nsubj dependent→head" in grid["roles"][5]
     assert all("nsubj dependent→head" not in names for head, names in grid["roles"].items() if head != 5)
     assert any("positional −1" in names for names in grid["roles"].values())
-
-
-def test_without_further_tables_the_section_is_as_before(analysis):
-    heads = drawn_section(analysis, "heads")
-    assert [figure.id for figure in heads.figures] == ["head-map", "head-relevance"]
-    assert figure_of(heads, "head-map").payload["blocks"] == {}
-
-
-def test_heads_of_a_layer_stand_by_relevance_beside_their_confidence(heads, run):
-    figure = figure_of(heads, "head-relevance")
-    data = figure.data[figure.data["trained"]]
-    for _, layer in data.groupby("layer"):
-        assert layer["relevance"].is_monotonic_decreasing
-    confidence = run.tables["head_confidence"]
-    confidence = confidence[confidence["trained"] & (confidence["kind"] == "self")]
-    expected = confidence.set_index(["layer", "head"])["value"]
-    for row in data.itertuples():
-        assert row.confidence == pytest.approx(expected[row.layer, row.head])
-    (panel,) = figure.panels
-    squares = [rows for rows in panel.spec["datasets"].values() if {"column", "function"} <= set(rows[0])]
-    first, second = sorted(squares, key=lambda rows: min(row["column"] for row in rows))
-    assert max(row["column"] for row in first) + 3 == min(row["column"] for row in second)  # control, and a gap
-    controls = [rows for rows in panel.spec["datasets"].values() if "confidence_control" in rows[0]]
-    assert {row["text"] for row in controls[0]} == {".15"}
-    where = {(row["layer"], row["head"]): row["column"] for row in first}
-    assert {(row["layer"], row["head"]): row["column"] - min(r["column"] for r in second) for row in second} == where
-
-
-def test_squares_have_the_colour_of_the_function_that_a_head_holds(heads):
-    data = figure_of(heads, "head-relevance").data
-    roles = figure_of(heads, "head-map").payload["live"]["grids"][0]["roles"]
-    per_layer = int(data["head"].max()) + 1
-    functions = {row.layer * per_layer + row.head: row.function for row in data[data["trained"]].itertuples()}
-    assert functions[5] == "syntactic" or "positional" in " ".join(roles[5])
-    for head, function in functions.items():
-        names = " ".join(roles.get(head, []))
-        held = {"positional": "positional" in names, "syntactic": "→" in names, "rare token": "rarest" in names}
-        assert held[function] if function in held else not any(held.values())
-    assert set(functions.values()) >= {"positional", "none of these"}
 
 
 def test_the_most_relevant_head_has_an_equal_share_beside_it(heads, run):

@@ -41,10 +41,7 @@ EXTREMES = [
     ((("A", math.nan, 0.1),), ""),
     ((("A", 0.5, 0.1),), "0.50 (0.40 to 0.60) in A"),
     ((("A", 0.5, math.nan),), "0.500 in A"),
-    (
-        (("A", 0.5, 0.1), ("B", 0.1, 0.1)),
-        "highest in A, 0.50 (0.40 to 0.60); lowest in B, 0.10 (0.00 to 0.20)",
-    ),
+    ((("A", 0.5, 0.1), ("B", 0.1, 0.1)), "highest in A, 0.50 (0.40 to 0.60); lowest in B, 0.10 (0.00 to 0.20)"),
     ((("A", 0.5, 0.2), ("B", 0.4, 0.2)), "0.50 (0.30 to 0.70) in A, with no clear difference from the others"),
     ((("A", 0.5, math.nan), ("B", 0.5, math.nan)), "0.500 in A, not clearly different from that in B"),
     (
@@ -154,6 +151,7 @@ def test_representations_the_largest_step(tmp_path):
     assert words("unknown", unknown, before) == ""
 
 
+@pytest.mark.slow
 def test_only_these_figures_have_no_words(whole):
     tables = ModelTables.of(whole)
     shown = [section for _, build in sections() if (section := build(tables)) is not None]

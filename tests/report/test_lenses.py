@@ -7,6 +7,8 @@ import pytest
 from drawn import drawn_section
 from synthetic_run import _estimate, _model, _write
 
+from infoflow.report import write_report
+
 pytestmark = pytest.mark.slow
 
 KL = {"logit": (4.0, 3.0, 2.0, 1.2, 0.6, 0.2, 0.0), "tuned": (2.0, 1.4, 1.1, 0.8, 0.4, 0.1, 0.0)}
@@ -54,10 +56,6 @@ def run(tmp_path):
     return make_study(tmp_path, tables=("training_runs",))
 
 
-def test_a_run_without_lenses_has_no_section(run):
-    assert drawn_section(run, "predicts") is None
-
-
 def test_halfway_layers_are_told_from_intervals(run):
     """Half of 2.5 is 1.25, of 3 it is 1.5, of 4 it is 2, which is not below itself."""
     found = section(run)
@@ -88,13 +86,6 @@ def test_each_model_has_a_panel_with_both_lenses_in_its_colour(run):
     assert "3,000 occurrences" in divergence.caption
 
 
-def test_the_logit_lens_alone_of_one_model(run):
-    found = section(run, lenses=("logit",), trained=(True,), objectives=("masked-lm",))
-    assert found.figures[0].words.startswith("Through the logit lens, more than half")
-    assert not found.untrained
-    assert [series.label for series in found.keys] == ["masked LM"]
-
-
 def test_what_a_model_has_no_lens_for_is_not_told(run):
     """As where the table of one run is joined with that of another, which trained no lens."""
     both, tuned = rows(objectives=("causal-lm", "masked-lm")), rows(lenses=("tuned",), objectives=("translation",))
@@ -110,8 +101,6 @@ def test_what_a_model_has_no_lens_for_is_not_told(run):
 
 
 def test_the_page_holds_the_section(run):
-    from infoflow.report import write_report
-
     _write(run, "lens", "nats", rows())
     html = write_report(run).read_text(encoding="utf-8")
     assert "When does the prediction form?" in html

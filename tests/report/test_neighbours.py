@@ -43,16 +43,7 @@ def _shares(low, high, baseline, keys, seeds):
                 replicates = at + rng.normal(0, 0.003, 50)
                 estimate = {"value": at, "low": at - 0.006, "high": at + 0.006, "baseline": baseline, "count": 22_409}
                 more = {"pools": 50, "neighbours": 50, "metric": "cosine", "few": "require"}
-                rows.append(
-                    {
-                        **model,
-                        "layer": layer,
-                        **key,
-                        **estimate,
-                        **more,
-                        "replicates": list(replicates),
-                    }
-                )
+                rows.append({**model, "layer": layer, **key, **estimate, **more, "replicates": list(replicates)})
     return rows
 
 
@@ -72,17 +63,7 @@ def _map_rows(seeds, evil=False):
                 facts |= {"sentence": point, "position": point % 11, "perplexity": 30.0}
                 for layer in LAYERS:
                     x, y = start + layer * step
-                    rows.append(
-                        {
-                            **model,
-                            "layer": layer,
-                            "map": kind,
-                            "point": point,
-                            "x": x,
-                            "y": y,
-                            **facts,
-                        }
-                    )
+                    rows.append({**model, "layer": layer, "map": kind, "point": point, "x": x, "y": y, **facts})
     return rows
 
 

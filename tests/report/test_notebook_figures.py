@@ -3,11 +3,13 @@
 import ast
 import base64
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from infoflow.foundation import UserError
+from infoflow.report import Figures, render, write_figures
 
 pytestmark = pytest.mark.slow
 
@@ -16,8 +18,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def figures(study, report):
-    from infoflow.report import Figures
-
     return Figures(study)
 
 
@@ -46,8 +46,6 @@ def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
 
 def test_every_figure_of_a_study_with_all_tables_has_a_stated_name(whole):
     from drawn import sections
-
-    from infoflow.report import Figures
 
     figures = Figures(whole)
     names = list(figures)
@@ -91,8 +89,6 @@ def test_figures_come_section_by_section(figures, story):
 
 
 def test_one_figure_makes_its_own_section_and_no_other(study):
-    from infoflow.report import Figures
-
     figures = Figures(study)
     assert figures["heads/map"].question
     assert set(figures._made) == {"heads"}
@@ -121,8 +117,6 @@ def test_membership_and_default(figures):
 def test_a_saved_figure_has_the_bytes_of_the_command_line(tmp_path, kind, width):
     from synthetic_run import make_analysis
 
-    from infoflow.report import Figures, write_figures
-
     small = make_analysis(tmp_path / "small", tables=("head_confidence", "head_entropy"))
     written = {path.name: path for path in write_figures(small, tmp_path / "all", (kind,), width)}
     heads = Figures(small)["heads/map"]
@@ -140,7 +134,7 @@ def _timeless(path):
 
 @pytest.mark.parametrize("name", ["figure.gif", "figure"])
 def test_other_endings_are_refused(figures, tmp_path, name):
-    with pytest.raises(UserError, match=r"ends in \.svg"):
+    with pytest.raises(UserError, match=r"must end in \.svg"):
         figures["heads/map"].save(tmp_path / name)
 
 
@@ -208,8 +202,6 @@ def test_a_chart_is_altair_s_and_names_colours(figures):
 
 
 def test_the_renderer_shows_any_chart_without_a_network():
-    from infoflow.report import render
-
     chart = {
         "data": {"values": [{"a": 1, "b": 2}]},
         "mark": "bar",
@@ -224,8 +216,6 @@ def test_the_renderer_shows_any_chart_without_a_network():
 
 
 def test_the_installed_package_names_its_renderer():
-    import tomllib
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["altair.vegalite.v6.renderer"] == {"infoflow": "infoflow.report:render"}
 
@@ -241,8 +231,6 @@ def test_a_live_figure_is_a_sandboxed_frame_over_its_picture(figures):
 
 def test_the_same_figure_of_two_runs_stands_side_by_side_on_the_same_axes(figures, analysis, tmp_path):
     from synthetic_run import make_study
-
-    from infoflow.report import Figures
 
     other = Figures(make_study(tmp_path / "other", seeds=(1,)))
     name = figures.run.path.name

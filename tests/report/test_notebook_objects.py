@@ -5,14 +5,13 @@ import re
 import pandas as pd
 import pytest
 
-from infoflow.foundation import UserError
+from infoflow import Run, plot, set_display
+from infoflow.foundation import PlainDisplay, SilentDisplay, UserError, current_display
 
 HOSTILE = '</script><img src=x onerror="alert(1)">'
 
 
 def test_a_table_of_a_run_becomes_the_report_s_figure(study, story):
-    from infoflow import Run, plot
-
     figure = plot(Run(study).tables["mutual_information"])
     told = next(one for one in story.figures if one.id == "mi-input")
     assert figure.name == "representations/mutual-information"
@@ -24,8 +23,6 @@ def test_a_table_of_a_run_becomes_the_report_s_figure(study, story):
 
 
 def test_own_tables_are_drawn_by_what_they_hold():
-    from infoflow import plot
-
     layers = pd.DataFrame({"layer": [0, 1, 2], "value": [0.1, 0.2, 0.4]})
     assert plot(layers).answer == "From layer 0 to layer 2, model gains 0.300."
     assert plot(layers, table_name="my accuracy").question == "My accuracy by layer"
@@ -37,8 +34,6 @@ def test_own_tables_are_drawn_by_what_they_hold():
 
 
 def test_models_side_by_side_are_tables_by_their_names():
-    from infoflow import plot
-
     layers = pd.DataFrame({"layer": [0, 1], "value": [0.1, 0.2]})
     both = plot({"small": layers, "large": layers.assign(value=0.5)})
     assert set(both.data["model"]) == {"small", "large"}
@@ -57,15 +52,11 @@ def test_models_side_by_side_are_tables_by_their_names():
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_words(table, message):
-    from infoflow import plot
-
     with pytest.raises(UserError, match=re.escape(message)):
         plot(table)
 
 
 def test_hostile_names_are_shown_as_text(study):
-    from infoflow import Run, plot
-
     dots = pd.DataFrame({"model": [HOSTILE, "b"], "value": [1.0, 3.0], "note": [HOSTILE, ""]})
     shown = [plot(dots)._repr_html_(), plot(dots).live()._repr_html_()]
     from infoflow.results import Table
@@ -78,8 +69,6 @@ def test_hostile_names_are_shown_as_text(study):
 
 
 def test_a_run_shows_its_figures_and_tables_by_name(study, report):
-    from infoflow import Run
-
     run = Run(study)
     html = run._repr_html_()
     assert "run.figures[&#34;representations/mutual-information&#34;]" in html
@@ -89,8 +78,6 @@ def test_a_run_shows_its_figures_and_tables_by_name(study, report):
 
 
 def test_tables_hide_their_replicates_when_shown_and_keep_them(study):
-    from infoflow import Run
-
     table = Run(study).tables["mutual_information"]
     assert "replicates" in table
     assert "replicates" not in repr(table)
@@ -99,8 +86,6 @@ def test_tables_hide_their_replicates_when_shown_and_keep_them(study):
 
 
 def test_findings_are_a_scorecard_and_what_is_selected_of_them_a_plain_frame(study):
-    from infoflow import Run
-
     findings = Run(study).findings
     html = findings._repr_html_()
     assert "claims were checked on these models" in html
@@ -110,9 +95,6 @@ def test_findings_are_a_scorecard_and_what_is_selected_of_them_a_plain_frame(stu
 
 
 def test_the_display_of_the_library_is_chosen_by_name():
-    from infoflow import set_display
-    from infoflow.foundation import PlainDisplay, SilentDisplay, current_display
-
     try:
         set_display("plain")
         assert isinstance(current_display(), PlainDisplay)
@@ -124,8 +106,6 @@ def test_the_display_of_the_library_is_chosen_by_name():
 
 
 def test_a_table_with_checkpoints_is_drawn_over_updates():
-    from infoflow import plot
-
     rows = [
         {"model": "causal-lm/seed-0", "objective": "causal-lm", "variant": "", "architecture": "bert", "start": "",
          "seed": 0, "update": update, "trained": True, "tokens": 10.0 * update, "same_as": -1, "words": words,

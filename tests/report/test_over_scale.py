@@ -1,10 +1,17 @@
 """The section over scale: a panel for each claim, in order, with hostile names as text."""
 
 import json
-from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
+from scipy import stats
 from support.invented_scales import scale_run
+
+from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
+from infoflow.over_training import STAGES_BY_WARMUP
+from infoflow.report import write_report
+from infoflow.results import RunFolder
+from infoflow.subjects.over_scale.claims import TRENDS, findings_over_scale
 
 HOSTILE = "<script>alert(1)</script>"
 FACTS = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}
@@ -12,8 +19,6 @@ FACTS = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus"
 
 @pytest.fixture(scope="module")
 def found():
-    from infoflow.subjects.over_scale.claims import findings_over_scale
-
     runs = [
         scale_run(f"{HOSTILE}-{width}-{place}", fall, tokens, width=width, corpus=HOSTILE, seeds=seeds)
         for width in (64, 128)
@@ -28,10 +33,6 @@ def run(found, tmp_path_factory):
 
 
 def _written(found, path):
-    from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
-
     run = RunFolder(path)
     for schema in (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE):
         run.tables.write(found[schema.name], schema)
@@ -68,30 +69,9 @@ def test_a_panel_has_intervals_threshold_and_published_value(figure):
     assert [entry["label"] for entry in figure.payload["widths"]] == ["width 64", "width 128"]
 
 
-def test_marks_and_names_of_two_widths_do_not_cover_each_other(figure):
-    spec = figure.panels[0].spec
-    drawn = [layer for layer in spec["layer"] if "place" in str(layer["encoding"])]
-    marks, names = (
-        [row for layer in drawn if layer["mark"]["type"] == kind for row in _rows(spec, layer)]
-        for kind in ("point", "text")
-    )
-    assert len({row["effect"] for row in marks if row["tokens"] == 3e6}) == 1  # both widths have the same effect
-    assert len({row["place"] for row in marks if row["tokens"] == 3e6}) == 2
-    assert {row["width"] for row in names} == {"64", "128"}
-    assert {row["place"] for row in names} == {max(row["place"] for row in marks)}
-    top, bottom = (one(row["height"] for row in names) for one in (max, min))
-    low, high = next(layer["encoding"]["y"]["scale"]["domain"] for layer in spec["layer"] if "y" in layer["encoding"])
-    assert (top - bottom) / (high - low) * spec["height"] == pytest.approx(12)
-
-
 def _rows(spec, layer) -> list[dict]:
     data = layer.get("data", spec.get("data", {}))
     return data["values"] if "values" in data else spec["datasets"][data["name"]]
-
-
-def test_runs_of_one_seed_are_hollow(figure):
-    layers = [layer for layer in figure.panels[0].spec["layer"] if layer["mark"].get("type") == "point"]
-    assert sorted(layer["mark"]["filled"] for layer in layers) == [False, True]
 
 
 def test_what_holds_and_grows_comes_first(figure):
@@ -100,24 +80,7 @@ def test_what_holds_and_grows_comes_first(figure):
     assert verdicts == sorted(verdicts, key=order.index)
 
 
-def test_on_paper_a_title_is_as_wide_as_its_panel(run, figure, tmp_path):
-    """The drawing's own fonts are not known here: the widest letters of a bold sans serif of 11 pixels are 8 wide."""
-    from infoflow.report import write_figures
-
-    assert any(len(panel.title) > 25 for panel in figure.panels)
-    (path,) = write_figures(run, tmp_path, ("svg",), width_inches=2)
-    words = {word for panel in figure.panels for word in panel.title.split()}
-    lines = [
-        line for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text") for line in text.itertext()
-    ]
-    titles = [line for line in lines if words.issuperset(line.split()) and " " in line]
-    assert {word for line in titles for word in line.split()} == words
-    assert max(map(len, titles)) * 8 <= 2 * 96 * 1.2
-
-
 def test_the_page_holds_hostile_names_as_text(run):
-    from infoflow.report import write_report
-
     page = write_report(run).read_text(encoding="utf-8")
     assert HOSTILE not in page
     assert "Which claims come closer to the published values" in page
@@ -126,11 +89,6 @@ def test_the_page_holds_hostile_names_as_text(run):
 
 
 def test_one_study_is_told_as_one(found, tmp_path):
-    from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
-    from infoflow.report import write_report
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
-
     run = RunFolder(tmp_path)
     scale = found[FINDINGS_OVER_SCALE.name]
     run.tables.write(scale[scale["run"] == scale["run"].iloc[0]], FINDINGS_OVER_SCALE)
@@ -146,10 +104,6 @@ def test_one_study_is_told_as_one(found, tmp_path):
 def test_without_two_scales_the_section_says_so(tmp_path, found):
     from drawn import tell
 
-    from infoflow.findings import FINDINGS_OVER_SCALE
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
-
     run = RunFolder(tmp_path)
     scale = found["findings_over_scale"]
     one = scale[scale["run"] == scale["run"].iloc[0]]
@@ -163,8 +117,6 @@ def test_without_two_scales_the_section_says_so(tmp_path, found):
 
 def stages(values=(1.0, 1.0, 1.0), gap=0.1, objective="causal-lm"):
     """INVENTED: unigrams so many doublings of updates later by seed, at one sum of rates; bigrams have no stage."""
-    import pandas as pd
-
     keys = {"objective": objective, "variant": "", "architecture": "bert", "start": "", "update": -1, "trained": True}
     rows = []
     for seed, value in enumerate(values):
@@ -183,11 +135,6 @@ def stages(values=(1.0, 1.0, 1.0), gap=0.1, objective="causal-lm"):
 
 def warmups(tmp_path, found, table):
     from drawn import tell
-
-    from infoflow.findings import FINDINGS_OVER_SCALE
-    from infoflow.over_training import STAGES_BY_WARMUP
-    from infoflow.results import RunFolder
-    from infoflow.subjects.over_scale.claims import TRENDS
 
     run = RunFolder(tmp_path)
     scale = found["findings_over_scale"]
@@ -213,8 +160,6 @@ def test_two_warmups_have_a_section_in_place_of_the_empty_one(tmp_path, found):
 
 
 def test_families_of_blocks_have_a_panel_each(tmp_path, found):
-    import pandas as pd
-
     both = [stages(values=(value,) * 3).assign(architecture=family) for value, family in ((1.0, "bert"), (0.5, "gpt2"))]
     (section,) = warmups(tmp_path, found, pd.concat(both, ignore_index=True))
     assert [panel.title for panel in section.figures[0].panels] == ["causal LM (bert)", "causal LM (gpt2)"]
@@ -224,8 +169,6 @@ def test_families_of_blocks_have_a_panel_each(tmp_path, found):
 
 
 def test_the_interval_of_seeds_counts_where_it_is_wider_than_a_step(tmp_path, found):
-    from scipy import stats
-
     (section,) = warmups(tmp_path, found, stages(values=(0.4, 1.0, 1.6)))
     half = stats.t.ppf(0.975, 2) * 0.6 / 3**0.5
     assert f"1.0 doublings ({1 - half:.1f} to {1 + half:.1f})".replace("-", "−") in section.figures[0].answer[0]
@@ -236,14 +179,9 @@ def test_without_a_minimum_there_is_no_section_on_warmups(tmp_path, found):
     assert [section.id for section in sections] == ["over-scale", "further"]
 
 
-@pytest.mark.parametrize(
-    ("widths", "names"),
-    [((64, 128), {"64", "128", "64, grammar"}), ((64,), {"tatoeba", "grammar"})],
-)
+@pytest.mark.parametrize(("widths", "names"), [((64, 128), {"64", "128", "64, grammar"})])
 def test_a_line_is_named_by_its_width_and_by_a_corpus_of_few_runs(tmp_path, widths, names):
     from drawn import tell
-
-    from infoflow.subjects.over_scale.claims import findings_over_scale
 
     cells = [("grammar:9", widths[0], 3e5), *(("tatoeba", width, tokens) for tokens in (3e5, 3e6) for width in widths)]
     runs = [

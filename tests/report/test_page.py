@@ -212,17 +212,6 @@ def test_any_subset_of_tables_makes_a_page(tmp_path, tables):
     assert targets <= set(page.ids)
 
 
-def test_a_study_with_one_seed_says_so(tmp_path):
-    from synthetic_run import make_study
-
-    run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm", "masked-lm"))
-    page = _Page(write_report(run).read_text(encoding="utf-8"))
-    assert "one architecture, 1 seed each" in page.text
-    assert "bootstrap over sentences" in page.text
-    assert "no distance between seeds" in page.text
-    assert not [a for a in page.all("select") if "data-seed" in a]
-
-
 # ---- what comes from models and corpora is text, never markup
 
 EVIL = "<script>alert('x')</script>&\"'</style>\u2028{{ 7 * 7 }}"

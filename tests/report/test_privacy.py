@@ -8,6 +8,9 @@ import re
 import pandas as pd
 import pytest
 
+from infoflow.report import anonymize, write_report
+from infoflow.results import RunFolder
+
 SECRET = "/home/jane/secret project"
 
 
@@ -30,8 +33,6 @@ def run(tmp_path):
 
 
 def test_a_report_names_files_and_no_folders(run):
-    from infoflow.report import write_report
-
     page = write_report(run).read_text(encoding="utf-8")
     assert "jane" not in page
     assert "secret" not in page
@@ -41,8 +42,6 @@ def test_a_report_names_files_and_no_folders(run):
 
 
 def test_an_anonymous_report_does_not_even_name_files(run):
-    from infoflow.report import write_report
-
     page = write_report(run, anonymous=True).read_text(encoding="utf-8")
     for word in ("jane", "secret", "mybert", "wiki"):
         assert word not in page, word
@@ -57,8 +56,6 @@ def tuned(tmp_path):
     from adapted import write_table
     from findings.adapted_tables import Adapted
 
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path / "tuned")
     frame = Adapted(objectives=("masked-lm",)).tables(["tuned_scores"])["tuned_scores"].assign(model="mybert")
     write_table(run, "tuned_scores", frame)
@@ -67,8 +64,6 @@ def tuned(tmp_path):
 
 
 def test_an_anonymous_report_of_a_tuned_model_does_not_name_it(tuned):
-    from infoflow.report import write_report
-
     assert "mybert" in write_report(tuned).read_text(encoding="utf-8")
     page = write_report(tuned, anonymous=True).read_text(encoding="utf-8")
     for word in ("jane", "secret", "mybert"):
@@ -77,8 +72,6 @@ def test_an_anonymous_report_of_a_tuned_model_does_not_name_it(tuned):
 
 
 def test_an_anonymous_report_does_not_call_a_task_like_its_file(tuned):
-    from infoflow.report import write_report
-
     name = tuned.tables["tuned_scores"]["task"].iloc[0]
     tuned.update(title=f"Tuned for {name}", plan={"model": "someone/mybert", "task": name})
     assert name in write_report(tuned, anonymous=True).read_text(encoding="utf-8")  # a name that was given
@@ -91,15 +84,11 @@ def test_an_anonymous_report_does_not_call_a_task_like_its_file(tuned):
 
 
 def test_a_tuned_model_of_a_hub_keeps_its_name(tuned):
-    from infoflow.report import write_report
-
     tuned.update(plan={"model": "someone/mybert", "task": "topics"})
     assert "mybert" in write_report(tuned, anonymous=True).read_text(encoding="utf-8")
 
 
 def test_an_anonymous_run_holds_no_path(run):
-    from infoflow.report import anonymize, write_report
-
     anonymize(run)
     told = (run.path / "run.json").read_text(encoding="utf-8")
     page = write_report(run).read_text(encoding="utf-8")
@@ -128,9 +117,6 @@ def test_cells_of_downloads_are_no_formulas(evil, shown, tmp_path):
     """Of a table of one's own, whose names and texts are anybody's."""
     from synthetic_run import _write
 
-    from infoflow.report import write_report
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     keys = {"objective": "masked-lm", "seed": 0, "trained": True}
     rows = [("m", evil, "-1", -1.5, "a"), ("bert", "bert", "+1", 2.0, "b")]
@@ -150,8 +136,6 @@ def test_cells_of_downloads_are_no_formulas(evil, shown, tmp_path):
 
 def test_a_reports_downloads_are_harmless(tmp_path):
     from synthetic_run import make_analysis
-
-    from infoflow.report import write_report
 
     page = write_report(make_analysis(tmp_path, name="=cmd()", tables=("mutual_information",))).read_text("utf-8")
     texts = [base64.b64decode(text) for text in re.findall(r'href="data:text/csv;charset=utf-8;base64,([^"]*)"', page)]

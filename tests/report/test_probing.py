@@ -5,8 +5,8 @@ import pandas as pd
 import probed
 import pytest
 import small_run
-from drawn import drawn_figures, drawn_section, tell
-from synthetic_run import LAYERS, OBJECTIVES, _write, make_analysis, write_again
+from drawn import drawn_figures, drawn_section
+from synthetic_run import LAYERS, OBJECTIVES, _write
 
 from infoflow.foundation import on_halves
 from infoflow.report import write_report
@@ -112,37 +112,6 @@ def test_the_state_from_which_on_all_are_right(tmp_path, right: str, told: str) 
     assert example["told"] == told
 
 
-def test_long_sentences_are_cut_around_what_is_asked(tmp_path) -> None:
-    text = " ".join(f"w{place}" for place in range(100))
-    (example,) = examples_of(tmp_path / "long", text=text, asked=(70, 72))
-    pieces = example["pieces"]
-    assert [piece["text"] for piece in pieces if piece["mark"]] == ["w70", "w71"]
-    assert len(pieces) == 26
-    assert (pieces[0]["text"], pieces[-1]["text"]) == ("…", "…")
-    (whole,) = examples_of(tmp_path / "whole", text="a b c", asked=(0, 3))
-    assert [piece["mark"] for piece in whole["pieces"]] == [0, 0, 0]
-
-
-def test_a_run_without_probes_has_no_section(study) -> None:
-    assert drawn_section(study, "probing") is None
-
-
-@pytest.mark.parametrize(
-    ("table", "ids"),
-    [
-        ("probe_scores", ["probe-accuracy", "probe-selectivity", "probe-examples"]),
-        ("probe_codelength", ["probe-bits", "probe-size"]),
-        ("probe_mixing", ["probe-depth"]),
-        ("probe_depth", ["probe-depth"]),
-        ("probe_trees", ["probe-trees"]),
-        ("minimal_pairs", ["probe-pairs"]),
-    ],
-)
-def test_each_table_draws_its_figures_alone(tmp_path, table, ids) -> None:
-    alone = written(tmp_path, **{table: probed.WRITERS[table](**ONE)})
-    assert list(drawn_figures(alone, "probing")) == ids
-
-
 def held_out(rows: pd.DataFrame) -> np.ndarray:
     """The value of each seed on the half of the sentences that does not choose the best layer."""
     rows = rows.sort_values("seed")
@@ -210,14 +179,6 @@ def test_accuracy_draws_untrained_control_and_majority(figures) -> None:
     assert figure.findings == ("probing:P-1", "probing:P-2", "probing:P-3", "probing:P-6")
 
 
-def test_an_embedding_that_is_best_is_not_compared_with_itself(figures) -> None:
-    word = figures["probe-accuracy"].answer[1]
-    assert word.startswith("Word identity: 0.9")
-    assert " in layer 0 of masked LM" in word
-    assert "its embeddings" not in word
-    assert "not clearly different from an untrained model's best layer" in word
-
-
 def test_selectivity_keeps_seen_and_unseen_types_apart(figures) -> None:
     figure = figures["probe-selectivity"]
     first, second = figure.answer
@@ -227,14 +188,6 @@ def test_selectivity_keeps_seen_and_unseen_types_apart(figures) -> None:
     shown = figure.data[(figure.data["words"] == "all") & (figure.data["group"] == "trained")]["shown"]
     assert all("; seen types " in text and "; unseen types " in text for text in shown)
     assert {"as the control", "untrained"} <= strings(figure.panels[0])
-
-
-def test_examples_compare_few_with_all(figures) -> None:
-    (answer,) = figures["probe-examples"].answer
-    assert answer == (
-        "The gap is clearly larger with few examples in 12 of 12 cases (tasks and models), clearly smaller in 0."
-    )
-    assert sorted(figures["probe-examples"].data["training"].unique()) == [120, 1200, 12_000]
 
 
 def test_all_other_figures_show_probes_with_all_examples(tmp_path) -> None:
@@ -312,23 +265,6 @@ def test_losses_hang_below_the_line_and_no_bar_leaves_its_row(figures) -> None:
     assert all(row["y"] - 0.601 <= row["top"] <= row["y"] + 0.261 for row in bars)
 
 
-def test_an_expected_layer_outside_the_model_is_drawn_at_the_edge(tmp_path) -> None:
-    how = {"seeds": (1, 2), "objectives": ("masked-lm",)}
-    rows = probed.depth_rows(**how)
-    rows = [row | {"value": 23.9, "low": 20.0, "high": 28.0} if _is_word(row) else row for row in rows]
-    mixing = probed.mixing_rows(**how)
-    figure = drawn_figures(written(tmp_path, probe_depth=rows, probe_mixing=mixing), "probing")["probe-depth"]
-    dots = [row for rows in figure.panels[1].spec["datasets"].values() for row in rows if row.get("what") == "expected"]
-    word = [row for row in dots if row["label"] == "word identity" and row["group"] == "trained"]
-    assert {row["layer"] for row in word} == {LAYERS + 0.5}
-    assert all(row["shown"].startswith("23.9") for row in word)
-    assert float(figure.data["value"].max()) == pytest.approx(23.9)
-
-
-def _is_word(row: dict) -> bool:
-    return row["task"] == "word" and row["statistic"] == "expected_layer" and row["trained"]
-
-
 def test_trees_are_told_beside_chain_random_map_and_untrained(run, figures) -> None:
     figure = figures["probe-trees"]
     assert [panel.title for panel in figure.panels] == [
@@ -380,32 +316,6 @@ def test_names_of_tasks_are_escaped(tmp_path) -> None:
     assert "&lt;script&gt;alert" in page
 
 
-def test_models_that_were_given_are_lines_of_their_own(tmp_path) -> None:
-    run = make_analysis(tmp_path, tables=())
-    rows = probed.score_rows(tasks=SOME, seeds=(0,), objectives=("masked-lm",), trained=(True,))
-    _write(run, "probe_scores", "share", [row | {"model": "bert-tiny"} for row in rows])
-    figures = drawn_figures(run, "probing")
-    assert "in bert-tiny" in figures["probe-accuracy"].words
-
-
-def test_two_architectures_stand_side_by_side(run, tmp_path) -> None:
-    stored = run.tables.stored("probe_scores")
-    own = stored.frame[(stored.frame["seed"] == 1) & stored.frame["task"].isin(SOME) & (stored.frame["share"] == 1.0)]
-    other = own.assign(architecture="albert", model=own["model"] + "-on-albert")
-    both = pd.concat([own.assign(architecture="bert"), other[other["layer"] < 5]], ignore_index=True)
-    two = probed.write_run(tmp_path, tables=("none",))
-    write_again(two, both, stored.schema)
-    (section,) = [one for one in tell(two).sections if one.id == "probing"]
-    figures = {figure.id: figure for figure in section.figures}
-    assert "word identity, albert" in [panel.title for panel in figures["probe-accuracy"].panels]
-    domains = [_domain(panel.spec) for panel in figures["probe-accuracy"].panels[:2]]
-    assert domains[0] == domains[1]
-
-
-def _domain(spec: dict) -> list[str]:
-    return next(layer["encoding"]["x"]["scale"]["domain"] for layer in spec["layer"])
-
-
 def accuracies(*rows: dict) -> list[dict]:
     """Rows of `probe_scores`: what they leave out is of a linear probe of one model."""
     place = {"unit": "token", "probe": "linear", "dropout": 0.0, "stack": "encoder", "labels": "task", "words": "all"}
@@ -439,10 +349,3 @@ def test_the_linear_probe_is_shown_and_one_setting_of_it(tmp_path) -> None:
     assert [panel.title for panel in figure.panels] == ["part of speech", "named entities (tags) (MLP)"]
     kept = figure.data[figure.data["group"] == "trained"]
     assert dict(zip(kept["task"], kept["value"], strict=True)) == {"upos": 0.5, "ner": 0.7}
-
-
-def test_the_page_tells_methods_and_is_small(page) -> None:
-    for method in ("probes", "probe-codelength", "probe-depth", "probe-trees"):
-        assert f'id="method-{method}"' in page
-    assert "What can be read from each layer?" in page
-    assert len(page.encode()) < 3_000_000

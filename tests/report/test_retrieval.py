@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import retrieved
-from drawn import assert_explained, drawn_figures, drawn_section, svg_of, tell
+from drawn import assert_explained, drawn_figures, drawn_section, tell
 from findings.retrieved_tables import HOSTILE, LEARNED, UPWARD, Retrieved
 
 from infoflow.report import write_report
@@ -20,16 +20,6 @@ IDS = [
     "evidence-ablation", "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning",
     "retrieval-course", "retrieval-learned", "retrieval-examples",
 ]  # fmt: skip
-BY_TABLE = {
-    "knowledge": ["knowledge-arms", "stored-bits", "index-swap"],
-    "knowledge_lens": ["evidence-depth", "memory-exposure"],
-    "evidence_flow": ["evidence-upward"],
-    "evidence_heads": ["evidence-heads"],
-    "evidence_ablation": ["evidence-ablation"],
-    "knowledge_conflict": ["conflict"],
-    "retrieval_scores": ["retrieval-scores", "null-passage"],
-    "retrieval_examples": ["retrieval-examples"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +56,6 @@ def test_figures_come_in_order(figures) -> None:
     assert list(figures) == IDS
 
 
-def test_every_figure_has_a_name_in_python(section) -> None:
-    assert section.title == "Does a model that can look facts up still store them in its layers?"
-    names = [section.name_of(one) for one in IDS]
-    assert len(set(names)) == len(IDS)
-    assert all(name.startswith("retrieval/") and name in section.names.values() for name in names)
-
-
 def test_it_says_that_readers_came_able_to_read(section, tmp_path) -> None:
     plain = section.lead
     assert plain.endswith("which heads carry it?")
@@ -88,16 +71,6 @@ def test_it_says_that_readers_came_able_to_read(section, tmp_path) -> None:
         "and then answered 0.88 of this world's held-out questions with the right passage; “untrained” means this "
         "reader here."
     )
-
-
-def test_a_run_without_readers_has_no_section(study) -> None:
-    assert drawn_section(study, "retrieval") is None
-
-
-@pytest.mark.parametrize("table", BY_TABLE)
-def test_each_table_draws_its_figures_alone(tmp_path, table) -> None:
-    alone = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=(table,))
-    assert list(drawn_figures(alone, "retrieval")) == BY_TABLE[table]
 
 
 def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
@@ -122,22 +95,6 @@ def test_right_answers_are_means_over_seeds(run, figures) -> None:
         "1×", "4×", "16×", "held out", "withheld",
     }  # fmt: skip
     assert "⋯ guess" in strings(figure.panels[0])
-
-
-def test_only_plain_arms_and_the_control_are_lines(figures) -> None:
-    series = set(figures["knowledge-arms"].data["series"])
-    assert "closed-book+null-share" in series
-    assert not {f"{LEARNED}+cold", "read-gold+pairs"} & series
-
-
-def test_bits_stand_raw_and_elicited(figures) -> None:
-    figure = figures["stored-bits"]
-    assert [panel.title for panel in figure.panels] == [
-        "before further training",
-        "after a short training to state facts",
-    ]
-    assert "2.7 in closed book" in figure.answer[0]
-    assert "2.9 in closed book" in figure.answer[1]
 
 
 def test_halves_and_centres_are_marked(figures) -> None:
@@ -182,15 +139,6 @@ def test_memory_is_drawn_by_exposure_beside_facts_that_stand_nowhere(run, figure
     assert drawn["16×"] > drawn["4×"] > drawn["1×"]
     assert "In closed book, facts asked 1× are read around state 3.6 (half at 4.0)" in figure.answer[0]
     assert not [row for row in rows_of(figure.panels[3]) if "centre" in row], "the control has no mark"
-
-
-def test_memory_that_no_lens_reads_is_not_drawn(tmp_path) -> None:
-    given = Retrieved(seeds=(1,))
-    table = given.tables(["knowledge_lens"])["knowledge_lens"]
-    run = retrieved.write_run(tmp_path, given, only=("knowledge_lens",))
-    told = (table["document"] == "none") & table["metric"].isin(["half", "centre"])
-    retrieved.write_table(run, "knowledge_lens", table.assign(value=table["value"].mask(told)))
-    assert list(drawn_figures(run, "retrieval")) == ["evidence-depth"]
 
 
 def test_no_interval_of_a_share_reaches_beyond_one(tmp_path) -> None:
@@ -246,10 +194,6 @@ def test_what_retriever_and_reader_removed_adds_up(run, figures) -> None:
     assert f"The retriever has made half of its contribution by update {half:,}." in figure.answer[0]
 
 
-def test_a_study_whose_readers_alone_were_recorded_has_no_section_on_models_learning(run) -> None:
-    assert drawn_section(run, "dynamics") is None
-
-
 def test_models_without_passages_are_no_readers(tmp_path) -> None:
     """Their recordings are in the section on learning, and those of readers are not."""
     run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("allocation_steps", "evidence_heads"))
@@ -297,54 +241,6 @@ def test_heads_that_copy_are_counted_in_each_seed(tmp_path) -> None:
     assert "2 of 16 heads" in drawn_figures(run, "retrieval")["evidence-heads"].answer[0]
 
 
-def test_a_centre_that_some_seeds_do_not_have_says_of_how_many_it_is(tmp_path, figures) -> None:
-    assert "in which it is defined" not in figures["evidence-depth"].caption
-    given = Retrieved(seeds=(1, 2, 3))
-    table = given.tables(["knowledge_lens"])["knowledge_lens"]
-    none = (table["objective"] == LEARNED) & (table["document"] == "gold") & table["metric"].isin(["half", "centre"])
-    table.loc[none & (table["seed"] == 2), "value"] = np.nan
-    run = retrieved.write_run(tmp_path, given, only=("knowledge_lens",))
-    retrieved.write_table(run, "knowledge_lens", table)
-    figure = drawn_figures(run, "retrieval")["evidence-depth"]
-    assert "over the seeds in which it is defined" in figure.caption
-    assert "In learned retriever, evidence enters around state 2.2 (half at 2.0, in 2 of 3 seeds)." in figure.answer
-    assert "In closed book, memory is read around state 3.6 (half at 4.0)." in figure.answer
-
-
-def test_all_bits_of_a_fact_are_those_of_the_data(tmp_path, figures) -> None:
-    assert "known for certain has 4.00, the mean of log2 m" in figures["stored-bits"].how_to_read[0]
-    given = Retrieved(seeds=(1,))
-    table = given.tables(["knowledge"])["knowledge"]
-    dates = table.assign(value=table["value"].where(table["metric"] != "nats", table["value"] - 1.06 * np.log(2)))
-    run = retrieved.write_run(tmp_path, given, only=("retrieval_scores",))
-    retrieved.write_table(run, "knowledge", dates)
-    assert "known for certain has 5.06," in drawn_figures(run, "retrieval")["stored-bits"].how_to_read[0]
-
-
-def test_what_heads_cost_stands_beside_random_ones(figures) -> None:
-    assert (
-        "without the 4 heads that copy most 35%, without as many random heads 88%"
-        in figures["evidence-ablation"].answer[0]
-    )
-
-
-@pytest.mark.parametrize("most", [1, 2, 4])
-def test_few_heads_are_counted_whole(tmp_path, most) -> None:
-    given = Retrieved(seeds=(1,))
-    rows = given.tables(["evidence_ablation"])["evidence_ablation"]
-    run = retrieved.write_run(tmp_path, given, only=("evidence_ablation",))
-    retrieved.write_table(run, "evidence_ablation", rows[rows["removed"] <= most])
-    drawn = svg_of(drawn_figures(run, "retrieval")["evidence-ablation"].panels[0].spec)
-    marks = re.findall(r">(\d+)</text>", drawn)
-    assert marks == [str(count) for count in range(most + 1)]
-
-
-def test_heads_are_removed_beside_a_passage_that_contradicts(figures) -> None:
-    figure = figures["evidence-ablation"]
-    assert [panel.title for panel in figure.panels] == ["right passage", "no passage", "a passage that contradicts"]
-    assert "a line rises if those heads had suppressed memory" in figure.how_to_read[1]
-
-
 def test_figures_of_heads_and_edges_are_about_all_exposures(run, figures) -> None:
     """Rows of single exposures stand in the tables, with other numbers."""
     for name, table in (("evidence-ablation", "evidence_ablation"), ("evidence-heads", "evidence_heads")):
@@ -380,13 +276,6 @@ def test_one_document_counts_where_an_index_is_swapped(tmp_path) -> None:
     assert new["value"].item() == pytest.approx(0.85, abs=0.02)
 
 
-def test_variants_that_search_have_a_row(figures) -> None:
-    rows = {row["label"] for row in rows_of(figures["retrieval-scores"].panels[0]) if "label" in row}
-    assert {"BM25", "learned retriever", "learned retriever without warm start", "BM25 in shared words"} <= rows
-    assert not {"closed book", "right passage given"} & rows
-    assert "BM25 on the same questions: 0.29" in figures["retrieval-scores"].answer[0]
-
-
 def test_the_empty_passage_may_take_facts_instead(tmp_path) -> None:
     given = Retrieved(seeds=(1,))
     rows = given.tables(["retrieval_scores"])["retrieval_scores"]
@@ -412,12 +301,6 @@ def test_learning_is_of_all_updates_and_thinned(tmp_path, figures) -> None:
     data = drawn_figures(run, "retrieval")["retrieval-learning"].data
     assert 100 < data[data["term"] == "reader term"]["update"].nunique() <= 122
     assert data["update"].max() == 10_000
-
-
-def test_one_seed_is_told_as_one(tmp_path) -> None:
-    run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("knowledge",))
-    for figure in drawn_figures(run, "retrieval").values():
-        assert figure.caption.startswith("One seed; 95% intervals over facts")
 
 
 def test_numbers_that_are_undefined_are_left_out(tmp_path) -> None:
@@ -473,19 +356,6 @@ def test_all_readers_are_shown_with_the_same_questions(tmp_path) -> None:
     assert [kind for _, kind in asked["closed book"]] == ["trained", "held out"] * 6
 
 
-def test_the_first_screen_has_cards_of_readers(story):
-    """What a passage adds, what is stored, and where evidence arrives: each from the tables, beyond the control."""
-    assert story.screen is not None
-    found = {card.figure: card for card in story.screen.cards}
-    assert set(found) == {"knowledge-arms", "stored-bits", "evidence-depth"}
-    assert [">none<" in card.picture and ">right<" in card.picture for card in story.screen.cards] == [
-        True,
-        False,
-        False,
-    ]
-    assert "control" in found["knowledge-arms"].difference
-
-
 def test_the_card_tells_what_the_right_passage_adds(tmp_path):
     given = Retrieved(seeds=(1, 2), arms=("closed-book", "read-gold"))
     run = retrieved.write_run(tmp_path, given, only=("knowledge",))
@@ -501,15 +371,6 @@ def test_the_card_tells_what_the_right_passage_adds(tmp_path):
     for arm, label in (("read-gold", "right passage given"), ("closed-book", "closed book")):
         own = rows[rows["objective"] == arm].groupby("document")["value"].mean()
         assert float(told[label]) == pytest.approx(100 * abs(own["gold"] - own["none"]), abs=0.6), card.sentence
-
-
-NAMES = {
-    "a": ("closed-book", "closed book"),
-    "b": ("read-gold", "right passage given"),
-    "c": ("read-random", "random passage given"),
-    "d": ("retrieve-bm25", "BM25"),
-    "e": ("retrieve-frozen", "frozen retriever"),
-}
 
 
 def test_answers_about_real_text_are_told_by_what_is_read(tmp_path) -> None:

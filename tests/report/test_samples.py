@@ -6,6 +6,7 @@ import pytest
 from report.drawn import chosen
 from scipy import stats
 
+from infoflow.findings import Condition, judge_all, resampled_curves
 from infoflow.foundation import NUM_BLOCKS
 from infoflow.results import Samples, ratio_estimate
 
@@ -35,8 +36,6 @@ def test_several_seeds_without_replicates_give_the_t_interval_of_their_mean():
 
 @pytest.mark.parametrize("values", [[5.1, 5.3, 4.9], [2.0, 3.0]])
 def test_figures_have_the_intervals_of_verdicts(values):
-    from infoflow.findings import Condition, judge_all, resampled_curves
-
     samples = Samples.of(_rows(values))
     curves, plan = resampled_curves({"curve": samples}, list(range(len(values))))
     condition = Condition(name="", values=curves["curve"], labels=["x"], threshold=0.0, unit="")

@@ -154,13 +154,6 @@ def scale_of(panel):
     return panel.spec["layer"][0]["encoding"]["opacity"]["scale"]
 
 
-def test_the_best_match_of_each_column_is_framed(tmp_path):
-    run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), shift=1, layers=(4, 4)))
-    figure = maps_of(run)
-    assert framed(figure.panels[0]) == [(0, 0), (0, 1), (1, 2), (2, 3)]
-    assert figure.words.startswith("By RSA, layer 0 of causal LM and layer 1 of masked LM are most alike, 0.800 (0.7")
-
-
 def test_smaller_distances_are_more_alike(figure):
     [group] = [group for group in figure.payload["metrics"] if group.id == "procrustes"]
     assert framed(group.panels[0]) == [(0, 0), (1, 1), (2, 2)]
@@ -173,12 +166,6 @@ def test_all_maps_of_a_measure_have_one_scale_that_begins_at_chance(figure):
         assert len({str(scale_of(panel)) for panel in group.panels}) == 1
     assert scale_of(figure.panels[0])["domain"] == pytest.approx([0.05, 0.815])
     assert figure.payload["metrics"][0].scale == ("shuffled words 0.05", "0.82")
-
-
-def test_the_control_is_grey_and_has_no_frames(figure):
-    control = figure.panels[-1].spec
-    assert control["layer"][0]["mark"]["color"] == "var(--control)"
-    assert [layer["mark"]["type"] for layer in control["layer"]] == ["rect", "text"]
 
 
 def test_sentences_tell_whether_likeness_follows_depth(figure):
@@ -209,13 +196,6 @@ def test_models_of_different_depth_are_compared_by_relative_depth(tmp_path):
     assert f"Layers of equal depth are more alike than others in all pairs, by {excess:.3f} (" in figure.answer[0]
 
 
-def test_many_layers_leave_the_numbers_to_the_pointer(tmp_path, figure):
-    run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(13, 13)))
-    wide = maps_of(run)
-    marks = [[layer["mark"]["type"] for layer in each.panels[0].spec["layer"]] for each in (figure, wide)]
-    assert marks == [["rect", "rect", "rect", "text"], ["rect", "rect", "rect"]]
-
-
 def test_unknown_cells_are_left_out_and_an_untrained_pair_alone_is_no_section(tmp_path):
     rows = grid(("causal-lm", 0), ("masked-lm", 0))
     for row in rows[:3]:
@@ -226,15 +206,6 @@ def test_unknown_cells_are_left_out_and_an_untrained_pair_alone_is_no_section(tm
     run = study(tmp_path / "untrained", grid(("causal-lm", 0), ("masked-lm", 0), trained=False))
     assert drawn_section(run, "similarity") is None
     assert drawn_section(RunFolder(tmp_path / "empty"), "similarity") is None
-
-
-def test_compared_models_are_their_own_lines(tmp_path):
-    rows = grid(("masked-lm", 0), ("masked-lm", 0))
-    rows = [{**row, "model_a": "bert", "model_b": "roberta"} for row in rows]
-    run = study(tmp_path, rows, kind="analyze")
-    figure = maps_of(run)
-    assert titles(figure) == ["bert – roberta"]
-    assert figure.words.startswith("By RSA, layer 0 of bert and layer 0 of roberta are most alike")
 
 
 def test_the_page_holds_every_measure_and_files_are_one_for_each(run, tmp_path):
@@ -261,23 +232,3 @@ def test_layers_of_equal_depth_are_curves_with_two_controls(run):
     assert control["untrained"].to_numpy() == pytest.approx(0.51, abs=0.01)
     assert control["baseline"].to_numpy() == pytest.approx(0.05)
     assert "two untrained models have 0.51" in curves.words
-
-
-def test_curves_are_of_rsa_and_pwcca_alone(tmp_path):
-    names = ("rsa", "pwcca", "cka_debiased")
-    rows = [row for metric in names for row in grid(("causal-lm", 0), ("masked-lm", 0), metric=metric)]
-    curves, maps = drawn_section(study(tmp_path / "both", rows), "similarity").figures
-    assert titles(curves) == ["RSA", "PWCCA"]
-    assert [group.id for group in maps.payload["metrics"]] == list(names)
-    rows = grid(("causal-lm", 0), ("masked-lm", 0), metric="procrustes")
-    section = drawn_section(study(tmp_path / "neither", rows), "similarity")
-    assert [figure.id for figure in section.figures] == ["space-similarity"]
-    assert section.further == []  # a section does not fold all that it has
-
-
-def test_curves_of_models_of_different_depth_take_the_nearest_depth(tmp_path):
-    run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(3, 5)))
-    data, cells = drawn_section(run, "similarity").figures[0].data, maps_of(run).data
-    curve = data[data["group"] == "trained"].set_index("layer")["value"]
-    grids = cells.set_index(["layer_b", "layer_a"])["value"]
-    assert curve.to_dict() == {b: grids[b, a] for b, a in enumerate((0, 0, 1, 2, 2))}

@@ -47,11 +47,6 @@ def test_what_came_out_is_told_from_the_numbers(figure) -> None:
     assert bleu.endswith("(the trained model has 25.0).")
 
 
-def test_what_is_lost_is_called_lost(tmp_path) -> None:
-    turned = figure_of(tmp_path, gain={**GAIN, "specialised": GAIN["random"], "random": GAIN["specialised"]})
-    assert "specialised heads lose 0.1" in turned.answer[0]
-
-
 def test_curves_are_means_and_gains_are_differences(run, figure) -> None:
     data, table = figure.data, run.tables["transplant_curves"].query("metric == 'loss'")
     for arm in ("none", "specialised", "random", "shuffled"):
@@ -88,31 +83,6 @@ def test_frozen_stands_beside_not_frozen_and_lines_have_names(figure) -> None:
     assert figure.findings == ("heads:H1",)
 
 
-def test_one_way_one_draw_one_seed(tmp_path) -> None:
-    only = figure_of(tmp_path, frozen=(True,), draws=1, seeds=(1,))
-    assert [panel.title for panel in only.panels] == ["Frozen heads", "Frozen heads, gain over its own heads"]
-    assert "One seed" in only.caption
-    assert "draws" not in only.caption
-    assert "specialised heads, frozen, gain 0." in only.answer[0]
-    assert "shuffled heads, frozen, " in only.answer[1]
-
-
-def test_several_objectives_have_panels_of_their_own(tmp_path) -> None:
-    both = figure_of(tmp_path, objectives=("masked-lm", "translation"))
-    assert [panel.title for panel in both.panels if "gain" not in panel.title] == [
-        "masked LM, heads keep learning",
-        "masked LM, frozen heads",
-        "translation, heads keep learning",
-        "translation, frozen heads",
-    ]
-
-
-def test_a_run_without_transplants_has_no_such_section(run, tmp_path) -> None:
-    assert drawn_section(RunFolder(tmp_path / "empty"), "transplant") is None
-    only = Transplants(gain={"shuffled": GAIN["shuffled"]})
-    assert drawn_section(write_run(tmp_path / "shuffled", only), "transplant") is None
-
-
 def test_the_page_tells_the_method_and_the_verdict(run) -> None:
     page = write_report(run).read_text(encoding="utf-8")
     assert '<section id="transplant"' in page
@@ -124,10 +94,3 @@ def test_how_many_roles_hold_by_chance_stands_below(figure, tmp_path) -> None:
     assert "by chance" not in figure.caption
     said = "3 of the 6 specialised heads hold a role; by chance, at most 1.2 roles would be held per model."
     assert said in figure_of(tmp_path, by_chance=1.2).caption
-
-
-def test_a_run_whose_heads_have_no_count_by_chance_keeps_its_figure(tmp_path, monkeypatch) -> None:
-    """Earlier versions did not count it."""
-    heads = Transplants(by_chance=1.2)._heads().drop(columns="by_chance")
-    monkeypatch.setattr(Transplants, "_heads", lambda given: heads)
-    assert "by chance" not in figure_of(tmp_path, by_chance=1.2).caption

@@ -18,7 +18,10 @@ def _side(frame: pd.DataFrame, name: str) -> pd.Series:
     return frame[name if name in frame else f"{name}_a"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+SLOW = set(PARTS) - {"one control"}
+
+
+@pytest.mark.parametrize("part", [pytest.param(one, marks=pytest.mark.slow) if one in SLOW else one for one in PARTS])
 def test_no_section_is_called_damaged(whole, part):
     tables = {}
     for name, frame in whole.tables.items():

@@ -11,20 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from infoflow.foundation import UserError
+from infoflow.heads import sentence_attention
+from infoflow.report import write_view
+
 EVIL = "the </script><script>alert(1)</script> cat"
 
 
 @pytest.fixture(scope="module")
 def seen(matched_models):
-    from infoflow.heads import sentence_attention
-
     return sentence_attention(matched_models["translation"], EVIL, "le chat")
 
 
 @pytest.fixture(scope="module")
 def text(seen, tmp_path_factory):
-    from infoflow.report import write_view
-
     return write_view(seen, tmp_path_factory.mktemp("view") / "view.html").read_text(encoding="utf-8")
 
 
@@ -83,18 +83,12 @@ def test_a_failed_write_leaves_no_file(seen, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["notes.txt", "report.pdf", "view"])
 def test_a_view_is_an_html_file(seen, tmp_path, name):
-    from infoflow.foundation import UserError
-    from infoflow.report import write_view
-
     with pytest.raises(UserError, match=r"--out must name an HTML file, such as view\.html\. Got"):
         write_view(seen, tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_view_replaces_views_and_nothing_else(seen, tmp_path):
-    from infoflow.foundation import UserError
-    from infoflow.report import write_view
-
     path = tmp_path / "view.html"
     for _ in range(2):
         write_view(seen, path)

@@ -293,12 +293,6 @@ def test_a_long_sentence_scrolls_and_does_not_freeze(visit, long_view, capsys):
         print(f"\n512 tokens, 144 heads: {size:.0f} MB, open {opened:.2f} s, thumbnails {thumbs:.2f} s")
 
 
-def test_the_page_opens_on_all_heads(visit, view):
-    page = visit(view)
-    page.locator("table.thumbs canvas").first.wait_for()
-    assert page.locator("#views [aria-checked=true]").inner_text() == "all heads"
-
-
 def test_a_named_head_opens(visit, tmp_path):
     """A head that looks one back is named above all heads, and a click opens it."""
     import sys
@@ -359,32 +353,3 @@ def test_any_state_is_followed(visit, view):
     again = visit(view, page.evaluate("location.hash"))
     again.locator(".flow .node").wait_for()
     assert again.locator("#told").inner_text() == page.locator("#told").inner_text()
-
-
-def test_layers_stay_in_sight(visit, view):
-    page = visit(view, "#;show=route", width=390)
-    page.locator(".flow .node").wait_for()
-    box = page.locator(".lines-scroll")
-    assert box.evaluate("box => box.scrollLeft") > 0
-    left = page.locator(".flow .layers rect").bounding_box()["x"]
-    assert left == pytest.approx(box.bounding_box()["x"], abs=1.5)
-
-
-def test_the_route_is_a_complete_svg_in_light_colours(visit, view):
-    page = visit(view, "#;show=route", color_scheme="dark")
-    page.locator(".flow .node").wait_for()
-    with page.expect_download() as download:
-        page.locator("#save").click()
-    text = Path(download.value.path()).read_text(encoding="utf-8")
-    assert text.startswith("<svg")
-    assert "var(--" not in text
-    assert "<script" not in text
-    assert "NaN" not in text
-
-
-def test_a_long_sentence_has_routes_too(visit, long_view):
-    started = time.monotonic()
-    page = visit(long_view, "#;show=route")
-    page.locator(".flow .node").wait_for(timeout=20_000)
-    assert page.locator(".flow circle").count() == 25 * 512
-    assert time.monotonic() - started < 20

@@ -1,7 +1,6 @@
 """Static or contextual: which words are shown, what is told, and that text of the corpus stays text."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -93,14 +92,6 @@ def test_every_line_has_static_neighbours_and_those_with_layers_a_few_of_them(fi
     assert len(one["occurrences"][2]["near"]) == 3
 
 
-def test_the_still_picture_is_the_first_word_of_the_highest_layer(figure) -> None:
-    still = figure.payload["still"]
-    assert still["layer"] == 7
-    assert still["line"]["label"] == "causal LM"
-    assert [one["group"] for one in still["occurrences"]] == [0, 0, 1, 1]
-    assert still["occurrences"][0]["parts"] == ("the ", EVIL, " of causal-lm 0")
-
-
 def test_text_of_the_corpus_stays_text(run) -> None:
     html = write_report(run).read_text(encoding="utf-8")
     assert EVIL not in html
@@ -121,17 +112,7 @@ def test_the_chart_has_the_means_over_words_and_both_controls(figure) -> None:
     assert own["high"] - own["value"] == pytest.approx(half)
 
 
-def test_static_vectors_alone_are_told_without_a_chart(tmp_path) -> None:
-    run = make_study(tmp_path, (1,), tables=("training_runs",))
-    _write_plain(run, "word_neighbours", [row for row in _rows(WORDS[:3]) if row["objective"] == "skip-gram"])
-    (section,) = [section for section in tell(run).sections if section.id == "words"]
-    (figure,) = section.figures
-    assert figure.panels == []
-    assert "the same in every sentence" in figure.answer[0]
-    html = write_report(run).read_text(encoding="utf-8")
-    assert not re.search(r"<ol class=.occurrences", html)
-
-
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_reader_chooses_a_word_a_model_and_a_layer(run, visit) -> None:
     pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")

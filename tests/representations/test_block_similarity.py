@@ -102,10 +102,7 @@ def test_zero_vectors_have_no_similarity():
     units = unit_rows(states)
     for found, expected in (
         (average_within_words(units, everything), average_within_words(units[kept], cells)),
-        (
-            average_cosine(units, torch.from_numpy(block)),
-            average_cosine(units[kept], torch.from_numpy(block[kept])),
-        ),
+        (average_cosine(units, torch.from_numpy(block)), average_cosine(units[kept], torch.from_numpy(block[kept]))),
     ):
         assert found.value == pytest.approx(expected.value, abs=1e-12)
         np.testing.assert_allclose(found.without_block, expected.without_block, atol=1e-12)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infoflow.foundation import UserError
 from infoflow.representations import corrected_information, entropy, estimate_information, mutual_information
 
 
@@ -98,11 +97,6 @@ def test_unseen_labels_are_told_from_those_seen_once_and_twice():
 
 def test_no_counts_have_no_entropy():
     assert np.isnan(entropy(np.zeros(3, dtype=np.int64), "chao-wang-jost"))
-
-
-def test_unknown_estimators_are_refused():
-    with pytest.raises(UserError, match="estimator must be one of plug-in, miller-madow"):
-        mutual_information([0, 1], [0, 1], estimator="best")  # type: ignore[arg-type]
 
 
 def correlated(num, kinds=30, seed=0):

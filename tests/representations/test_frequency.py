@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from infoflow.flow import Occurrences, SampleFacts, TokenSample
-from infoflow.foundation import UserError, use_display
+from infoflow.foundation import use_display
 from infoflow.representations import ChangeByFrequency, pwcca
 
 EDGES = (1, 4, 10, 20, 60)
@@ -93,21 +93,6 @@ def test_no_bin_at_all_is_an_empty_table(display):
     frame = measure.table.conform(measure.compute(make_sample()))
     assert isinstance(frame, pd.DataFrame)
     assert frame.empty
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"edges": (1,)}, "at least two rising"),
-        ({"edges": (0, 5)}, "from 1"),
-        ({"edges": (1, 5, 5)}, "rising"),
-        ({"per_bin": 0}, "per_bin must be at least 1"),
-        ({"side": "left"}, "side must be"),
-    ],
-)
-def test_settings_are_checked(settings, text):
-    with pytest.raises(UserError, match=text):
-        ChangeByFrequency(**settings)
 
 
 def test_the_published_bins():

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertForMaskedLM, MarianConfig, MarianMTMode
 
 from infoflow.corpus import Corpus, load_corpus, train_tokenizer
 from infoflow.flow import Occurrences, PassOptions, SampleFacts, TokenSample, measure, measure_shard, merge_shards
-from infoflow.foundation import UserError, block_of, replicate_weights, stream
+from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.models import load_model
 from infoflow.representations import (
     DistanceDistribution,
@@ -245,27 +245,6 @@ def test_repeated_points_are_left_out_and_counted():
     row = table(IntrinsicDimension(), make_sample()).loc["intrinsic_dimension", "raw", 0]
     assert row["count"] == 39  # types but for the punctuation; layer 0 is static
     assert row["count"] + row["left_out"] == (make_sample().occurrences.token != POINT).sum()
-
-
-def test_points_that_differ_by_rounding_are_repeated():
-    """As the equal beginnings of two sentences do in a causal LM, where their batches are padded differently."""
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(750, 6))
-    twice = np.concatenate([points, points * (1 + 1e-7 * rng.normal(size=(750, 6)))])[None]
-    found, alone = (
-        table(IntrinsicDimension(), make_sample(num=len(x[0]), symbols=(), states=x)).loc["intrinsic_dimension"]
-        for x in (twice, points[None])
-    )
-    assert (found["count"].item(), found["left_out"].item()) == (750, 750)
-    assert found["value"].item() == pytest.approx(alone["value"].item(), rel=1e-6)
-
-
-def test_points_that_are_close_along_one_direction_only_are_kept():
-    """Repeated points are looked for along one direction, on which these lie in one place."""
-    direction = stream("distinct-points").standard_normal(3)
-    points = np.outer(np.arange(1, 6), [direction[1], -direction[0], 0.0])
-    sample = make_sample(num=200, symbols=(), states=points[np.arange(200) % 5][None])
-    assert table(IntrinsicDimension(), sample).loc["intrinsic_dimension", "raw", 0]["count"] == 5
 
 
 def test_distances_are_those_of_all_pairs():

@@ -188,12 +188,3 @@ def test_states_that_are_no_numbers_are_named(parallel_corpus, matched_models):
     broken = dataclasses.replace(own, module=module)
     with pytest.raises(UserError, match=r"NaN or infinite states in its encoder, layer 2, sentence \d+\."):
         measure(broken, parallel_corpus, [InfluenceByFrequency(per_bin=SIZE, edges=EDGES)])
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [({"edges": (5, 1)}, "rising"), ({"per_bin": -1}, "per_bin"), ({"side": "left"}, "side must be")],
-)
-def test_settings_are_checked(settings, text):
-    with pytest.raises(UserError, match=text):
-        InfluenceByFrequency(**settings)

@@ -229,15 +229,3 @@ def test_counts_of_other_centres_are_not_added(matched_models, parallel_corpus, 
 def test_hardly_any_tokens_give_an_empty_table(matched_models, parallel_corpus):
     few = parallel_corpus.select(np.arange(2), "few")
     assert len(information(matched_models["causal-lm"], few)) == 0
-
-
-@pytest.mark.parametrize("setting", ["types", "clusterings", "occurrences"])
-def test_impossible_settings_are_refused(setting):
-    with pytest.raises(UserError, match=f"{setting} must be at least"):
-        MutualInformation(**{setting: 0})
-
-
-@pytest.mark.parametrize("clusters", [1, -1, 70_000])
-def test_impossible_numbers_of_clusters_are_refused(clusters):
-    with pytest.raises(UserError, match="clusters must lie in 2"):
-        MutualInformation(clusters=clusters)

@@ -10,7 +10,7 @@ import torch
 
 from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
-from infoflow.foundation import UserError, hash64, hash64_array, stream
+from infoflow.foundation import UserError, hash64, hash64_array, make_display, stream, use_display
 from infoflow.models import load_model
 from infoflow.objectives import Example, MaskedLM, Vocabulary
 from infoflow.representations import Lens
@@ -226,24 +226,8 @@ def test_a_small_corpus_is_read_ten_times_at_most(matched_models, parallel_corpu
 @pytest.fixture
 def display():
     """What is noted."""
-    from infoflow.foundation import make_display, use_display
-
     noted = []
     shown = make_display("silent")
     shown.note = noted.append
     with use_display(shown):
         yield noted
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"steps": 0}, "steps of a lens must be at least 1"),
-        ({"positions": "some"}, "positions must be"),
-        ({"held_out": 1.0}, "held_out is a share"),
-        ({"evaluated": 0}, "evaluated must be at least 1"),
-    ],
-)
-def test_settings_are_checked(settings, message):
-    with pytest.raises(UserError, match=message):
-        Lens(**settings)

@@ -116,17 +116,3 @@ def test_far_from_the_origin_euclidean_neighbours_are_still_right():
 def test_labels_of_any_kind():
     x = gaussian(20, 3)
     assert neighbour_agreement(x, ["a", "b"] * 10, k=3) == neighbour_agreement(x, torch.arange(20) % 2, k=3)
-
-
-def test_mistakes_are_named():
-    x = gaussian(10, 3)
-    with pytest.raises(UserError, match="Got 9 labels for 10 rows"):
-        neighbour_agreement(x, list(range(9)))
-    with pytest.raises(UserError, match="k must be at least 1"):
-        neighbour_agreement(x, [0] * 10, k=0)
-    with pytest.raises(UserError, match="few must be"):
-        neighbour_agreement(x, [0] * 10, few="drop")
-    with pytest.raises(UserError, match="metric must be"):
-        neighbour_agreement(x, [0] * 10, metric="l1")
-    with pytest.raises(UserError, match='the 51 rows that k = 50 with few="require" needs'):
-        neighbour_agreement(x, [0] * 10)

@@ -266,8 +266,7 @@ def test_rsa_refuses_what_has_no_direction():
 
 
 @pytest.mark.parametrize(
-    ("measure", "best"),
-    [(linear_cka, 1), (lambda x, y: linear_cka(x, y, debiased=True), 1), (procrustes_distance, 0)],
+    ("measure", "best"), [(linear_cka, 1), (lambda x, y: linear_cka(x, y, debiased=True), 1), (procrustes_distance, 0)]
 )
 def test_rotation_scale_and_shift_do_not_matter(measure, best):
     x, y = related_views(7, 50, 6, 5)

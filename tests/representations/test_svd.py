@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from infoflow.representations import correlations_svd, pwcca, thin_svd
+
 
 @pytest.fixture
 def no_convergence(monkeypatch):
@@ -14,8 +16,6 @@ def no_convergence(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(5, 5), (7, 3), (3, 7)])
 def test_without_convergence_the_factors_are_right(no_convergence, shape) -> None:
-    from infoflow.representations import thin_svd
-
     matrix = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     left, singular, right = thin_svd(matrix)
     torch.testing.assert_close(left @ singular.diag() @ right, matrix)
@@ -23,8 +23,6 @@ def test_without_convergence_the_factors_are_right(no_convergence, shape) -> Non
 
 
 def test_pwcca_of_too_few_tokens_survives(no_convergence) -> None:
-    from infoflow.representations import pwcca
-
     x, y = torch.randn(2, 20, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     with pytest.warns(UserWarning, match="biased"):
         assert pwcca(x, y) == pytest.approx(1.0)
@@ -32,8 +30,6 @@ def test_pwcca_of_too_few_tokens_survives(no_convergence) -> None:
 
 @pytest.mark.parametrize("shape", [(6, 6), (7, 3), (3, 7), (0, 4)])
 def test_correlations_by_their_squares_are_those_of_the_decomposition(shape) -> None:
-    from infoflow.representations import correlations_svd
-
     overlap = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 10
     left, singular, right = correlations_svd(overlap)
     torch.testing.assert_close(left @ singular.diag() @ right, overlap)
@@ -45,8 +41,6 @@ def test_correlations_by_their_squares_are_those_of_the_decomposition(shape) -> 
 
 @pytest.mark.parametrize("least", [1e-4, 1e-9, 0.0])
 def test_small_correlations_keep_orthonormal_directions(least) -> None:
-    from infoflow.representations import correlations_svd
-
     generator = torch.Generator().manual_seed(0)
     u, v = (torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64, generator=generator))[0] for _ in range(2))
     rho = torch.tensor([1.0, 0.5, 0.5, 0.1, least], dtype=torch.float64)

@@ -245,9 +245,3 @@ def test_rare_tokens_leave_no_map_and_a_note(matched_models, parallel_corpus):
         assert len(TokenMap().run(few, PassOptions())) == 0
     assert "token_map of" in notes[-1]
     assert "no token occurs 12 times" in notes[-1]
-
-
-@pytest.mark.parametrize("setting", [{"tokens": ("is",)}, {"points": 5}, {"perplexity": 0.5}])
-def test_impossible_settings_are_refused(setting):
-    with pytest.raises(UserError, match="A token map needs at least 2 tokens, 12 points"):
-        TokenMap(**setting)

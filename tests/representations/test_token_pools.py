@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from infoflow.flow import NO_LABEL, Occurrences, RankStrata, SampleFacts, Tag, TokenSample
-from infoflow.foundation import UserError, current_display, make_display, use_display
+from infoflow.foundation import current_display, make_display, use_display
 from infoflow.representations import (
     ContextNeighbours,
     PositionNeighbours,
@@ -157,12 +157,3 @@ def test_without_tags_there_is_nothing_to_say():
     frame = TagNeighbours(k=10).compute(make_sample(tags=False))
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 0
-
-
-def test_impossible_settings_are_refused():
-    with pytest.raises(UserError, match="types must be at least 1"):
-        PositionNeighbours(types=0)
-    with pytest.raises(UserError, match="per_type must be at least 101"):
-        ContextNeighbours(per_type=100)
-    with pytest.raises(UserError, match='subword must be "first" or "last"'):
-        TagNeighbours(subword="mean")

@@ -211,12 +211,6 @@ def test_what_cannot_be_estimated_is_refused(change, message):
         usable_information(*change(noisy(types, 0.6), types, sentences))
 
 
-@pytest.mark.parametrize("settings", [{"types": 1}, {"occurrences": 499}])
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(UserError, match="must be at least"):
-        UsableInformation(**settings)
-
-
 def test_names_of_labels_do_not_matter():
     types, sentences = tokens(1000)
     states = noisy(types, 0.3)

@@ -166,22 +166,6 @@ def test_effects_are_what_leaving_a_block_out_changes():
     assert whole.effects.sum() == pytest.approx(0, abs=1e-12)
 
 
-def test_mistakes_are_named():
-    x, tokens = gaussian(10, 3), np.zeros(10, dtype=int)
-    with pytest.raises(UserError, match="Got 9 for 10 rows"):
-        within_token_agreement(x, tokens, [0] * 9, k=2)
-    with pytest.raises(UserError, match="Got 9 labels for 10 rows"):
-        within_token_agreement(x, tokens[:9], [0] * 10, k=2)
-    with pytest.raises(UserError, match="minimum must be at least 3 with k = 2"):
-        within_token_agreement(x, tokens, [0] * 10, k=2, minimum=2)
-    with pytest.raises(UserError, match="positions must be whole numbers from 0"):
-        position_distance(x, tokens, np.arange(10) - 1, k=2)
-    with pytest.raises(UserError, match="positions must be whole numbers from 0"):
-        position_distance(x, tokens, np.linspace(0, 1, 10), k=2)
-    with pytest.raises(UserError, match="k must be at least 1"):
-        position_distance(x, tokens, np.arange(10), k=0)
-
-
 def one_pool(value, count):
     return PoolScore(value=value, chance=0.1, count=count, effects=np.zeros(NUM_BLOCKS))
 

@@ -216,9 +216,3 @@ def test_words_can_be_named_and_those_that_are_not_there_are_left_out(model, cor
     assert found.loc[found["layer"] == 2, "occurrence"].nunique() == 3
     with pytest.raises(UserError, match="no word"):
         measure(model, corpus, [WordNeighbours(named=("zebra",))])
-
-
-@pytest.mark.parametrize("setting", [{"words": 0}, {"k": 0}, {"occurrences": 1}, {"pool": 0}, {"least": 0}])
-def test_settings_without_sense_are_refused(setting) -> None:
-    with pytest.raises(UserError, match="Neighbours of words need"):
-        WordNeighbours(**setting)

@@ -2,22 +2,23 @@
 
 import dataclasses
 import json
+import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from infoflow.foundation import UserError
+from infoflow.results import Column, RunFolder, TableSchema
+
 
 @pytest.fixture
 def schema():
-    from infoflow.results import Column, TableSchema
-
     column = Column(name="seed", dtype="int64", unit="", description="which seed")
     return TableSchema(name="training_runs", version=1, description="one row per model", columns=(column,))
 
 
 def test_new_run_is_empty(tmp_path):
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path / "run")
     assert run.read() == {}
     assert len(run.tables) == 0
@@ -27,26 +28,16 @@ def test_new_run_is_empty(tmp_path):
 
 
 def test_entries_are_replaced_one_by_one(tmp_path):
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     run.update(plan={"seeds": [1, 2]}, title="Étude")
     run.update(plan={"seeds": [3]}, timings={"train": 1.5})
     entries = RunFolder(tmp_path).read()
     assert entries.pop("id")
-    assert entries == {
-        "version": 1,
-        "plan": {"seeds": [3]},
-        "title": "Étude",
-        "timings": {"train": 1.5},
-    }
+    assert entries == {"version": 1, "plan": {"seeds": [3]}, "title": "Étude", "timings": {"train": 1.5}}
     assert "Étude" in (tmp_path / "run.json").read_text(encoding="utf-8")  # for people to read
 
 
 def test_existing_run(tmp_path):
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     with pytest.raises(UserError, match=r"is not a run folder: it has no run\.json"):
         RunFolder.existing(tmp_path)
     RunFolder(tmp_path).update(plan={})
@@ -55,35 +46,24 @@ def test_existing_run(tmp_path):
 
 @pytest.mark.parametrize("content", ['{"plan": ', "", "[1, 2]", "null"])
 def test_damaged_manifest(tmp_path, content):
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(UserError, match=r"run\.json is damaged"):
         RunFolder(tmp_path).read()
 
 
 def test_binary_manifest(tmp_path):
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     (tmp_path / "run.json").write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(UserError, match=r"run\.json is damaged"):
         RunFolder(tmp_path).read()
 
 
 def test_run_of_a_newer_version(tmp_path):
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     (tmp_path / "run.json").write_text(json.dumps({"version": 99}))
     with pytest.raises(UserError, match="newer infoflow"):
         RunFolder(tmp_path).read()
 
 
 def test_tables_by_name(tmp_path, schema):
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     run.tables.write(pd.DataFrame({"seed": [1, 2]}), schema, {"from": "test"})
     (tmp_path / "tables" / ".half.parquet.x.partial").write_bytes(b"")
@@ -98,11 +78,6 @@ def test_tables_by_name(tmp_path, schema):
 
 
 def test_tables_of_another_run_are_left_out(tmp_path, schema):
-    import shutil
-
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     mine, other = (RunFolder(tmp_path / name) for name in ("mine", "other"))
     second = dataclasses.replace(schema, name="second")
     for run, seed in ((mine, 1), (other, 2)):
@@ -120,8 +95,6 @@ def test_tables_of_another_run_are_left_out(tmp_path, schema):
 
 
 def test_runs_of_earlier_versions_keep_their_tables(tmp_path, schema):
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     (tmp_path / "run.json").write_text('{"version": 1, "kind": "analyze"}')
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
@@ -130,8 +103,6 @@ def test_runs_of_earlier_versions_keep_their_tables(tmp_path, schema):
 
 
 def test_table_written_again_is_read_again(tmp_path, schema):
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     for seeds in ([1], [2, 3]):
         run.tables.write(pd.DataFrame({"seed": seeds}), schema)
@@ -139,11 +110,6 @@ def test_table_written_again_is_read_again(tmp_path, schema):
 
 
 def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path, schema):
-    import shutil
-
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     run, folder = RunFolder(tmp_path), tmp_path / "tables"
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     pd.DataFrame({"mine": [1]}).to_parquet(folder / "mine.parquet")
@@ -165,9 +131,6 @@ def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path,
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 900, b"PAR1 and no more"])
 def test_a_file_without_content_is_told_by_its_name(tmp_path, schema, content: bytes) -> None:
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     for name in ("mine", "training_runs"):
@@ -181,8 +144,6 @@ def test_a_file_without_content_is_told_by_its_name(tmp_path, schema, content: b
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 900, "cut"])
 def test_what_damage_left_of_a_table_is_replaced(tmp_path, schema, content):
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     path = run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     path.write_bytes(path.read_bytes()[:500] if content == "cut" else content)
@@ -192,9 +153,6 @@ def test_what_damage_left_of_a_table_is_replaced(tmp_path, schema, content):
 
 @pytest.mark.parametrize("name", ["training_runs.parquet", ".names"])
 def test_a_folder_in_a_table_s_place_is_no_table_and_is_told_when_it_would_be_replaced(tmp_path, schema, name):
-    from infoflow.foundation import UserError
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     (tmp_path / "tables" / name).mkdir(parents=True)
     assert list(run.tables) == []
@@ -207,10 +165,6 @@ def test_a_folder_in_a_table_s_place_is_no_table_and_is_told_when_it_would_be_re
 
 
 def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_path, schema):
-    from dataclasses import replace
-
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     others = [replace(schema, name=name) for name in ("training_history", "geometry")]
     for each in (schema, *others):
@@ -238,8 +192,6 @@ def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_pat
 
 @pytest.mark.parametrize("damage", [b"\0" * 60, b"training_runs\n\x1b[2J\n", b"a" * 300])
 def test_a_damaged_list_of_tables_is_not_shown(tmp_path, schema, damage):
-    from infoflow.results import RunFolder
-
     run = RunFolder(tmp_path)
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     (tmp_path / "tables" / ".names").write_bytes(damage)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from infoflow.foundation import UserError
+from infoflow.results import Column, TableSchema, estimate_columns, read_table, write_table
+
 
 def make_schema():
-    from infoflow.results import Column, TableSchema, estimate_columns
-
     return TableSchema(
         name="head_entropy",
         version=3,
@@ -47,8 +49,6 @@ def make_frame(num=3, replicates=4):
 
 
 def test_round_trip(tmp_path):
-    from infoflow.results import read_table, write_table
-
     schema, path = make_schema(), tmp_path / "tables" / "head_entropy.parquet"
     assert write_table(path, make_frame(), schema, {"model": "x", "seed": 3}) == path
     frame, stored_schema, origin = read_table(path)
@@ -63,8 +63,6 @@ def test_round_trip(tmp_path):
 
 
 def test_provenance_is_this_process_unless_given(tmp_path):
-    from infoflow.results import read_table, write_table
-
     stored = read_table(write_table(tmp_path / "t.parquet", make_frame(), make_schema()))
     assert {"infoflow", "time"} <= stored.provenance.keys()
     assert "command" not in stored.provenance  # it names the user's files
@@ -72,16 +70,12 @@ def test_provenance_is_this_process_unless_given(tmp_path):
 
 @pytest.mark.parametrize("num", [0, 1])
 def test_empty_tables_and_lists(tmp_path, num):
-    from infoflow.results import read_table, write_table
-
     stored = read_table(write_table(tmp_path / "t.parquet", make_frame(num, replicates=0), make_schema()))
     assert len(stored.frame) == num
     assert list(stored.frame.columns) == make_schema().column_names
 
 
 def test_columns_are_ordered_and_typed(tmp_path):
-    from infoflow.results import read_table, write_table
-
     shuffled = make_frame().sample(frac=1, axis=1, random_state=0).astype({"layer": "int32", "low": "float32"})
     stored = read_table(write_table(tmp_path / "t.parquet", shuffled, make_schema())).frame
     assert list(stored.columns) == make_schema().column_names
@@ -99,8 +93,6 @@ def test_measure_and_schema_that_disagree_are_our_bug():
 
 
 def test_schema_with_keys_and_as_json():
-    from infoflow.results import Column, TableSchema
-
     schema = make_schema().with_keys(Column(name="model", dtype="string", unit="", description="which model"))
     assert schema.column_names[:2] == ["model", "stack"]
     assert TableSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
@@ -112,8 +104,6 @@ def test_schema_with_keys_and_as_json():
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20), number=st.floats(width=64))
 def test_any_text_and_number_survive(tmp_path, text, number):
-    from infoflow.results import read_table, write_table
-
     frame = make_frame(1).assign(stack=text, value=number)
     stored = read_table(write_table(tmp_path / "t.parquet", frame, make_schema())).frame
     assert stored["stack"][0] == text
@@ -121,18 +111,12 @@ def test_any_text_and_number_survive(tmp_path, text, number):
 
 
 def test_absent_table(tmp_path):
-    from infoflow.foundation import UserError
-    from infoflow.results import read_table
-
     with pytest.raises(UserError, match=r"There is no table .*none\.parquet\. Run the analysis first"):
         read_table(tmp_path / "none.parquet")
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "flipped"])
 def test_damaged_table(tmp_path, damage):
-    from infoflow.foundation import UserError
-    from infoflow.results import read_table, write_table
-
     path = write_table(tmp_path / "t.parquet", make_frame(), make_schema())
     content = path.read_bytes()
     middle = len(content) // 2
@@ -143,9 +127,6 @@ def test_damaged_table(tmp_path, damage):
 
 
 def test_a_flipped_bit_in_a_number_is_noticed(tmp_path):
-    from infoflow.foundation import UserError
-    from infoflow.results import read_table, write_table
-
     path = write_table(tmp_path / "t.parquet", make_frame(3000).assign(value=np.arange(3000) / 7), make_schema())
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -157,9 +138,6 @@ def test_a_flipped_bit_in_a_number_is_noticed(tmp_path):
 @pytest.mark.parametrize("bit", [1, 16, 128])
 def test_a_flipped_bit_anywhere_gives_the_same_table_or_one_message(tmp_path, bit):
     """Also in names of columns, in the description and in Parquet's own notes, none of which a page's sum covers."""
-    from infoflow.foundation import UserError
-    from infoflow.results import read_table, write_table
-
     path = write_table(tmp_path / "t.parquet", make_frame(30), make_schema(), {"command": "x"})
     right, content, refused = read_table(path), path.read_bytes(), 0
     for place in range(bit % 39, len(content), 39):
@@ -189,9 +167,6 @@ def test_description_that_is_not_understood(tmp_path, notes):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from infoflow.foundation import UserError
-    from infoflow.results import read_table
-
     table = pa.table({"seed": [1, 2]}).replace_schema_metadata(notes)
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(
@@ -201,9 +176,6 @@ def test_description_that_is_not_understood(tmp_path, notes):
 
 
 def test_foreign_parquet(tmp_path):
-    from infoflow.foundation import UserError
-    from infoflow.results import read_table
-
     make_frame().to_parquet(tmp_path / "other.parquet")
     with pytest.raises(UserError, match=r"other\.parquet was not written by infoflow"):
         read_table(tmp_path / "other.parquet")
@@ -224,10 +196,6 @@ while True:
 
 @pytest.mark.slow
 def test_kill_9_leaves_a_whole_table(tmp_path):
-    from pathlib import Path
-
-    from infoflow.results import read_table
-
     path = tmp_path / "t.parquet"
     command = [sys.executable, "-c", WRITER, str(path), str(Path(__file__).parent)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, file_digest
 from infoflow.retrieval import HNSW, IVFPQ, DenseIndex, Passages, load_index, save_index, search_recall
 
 pytestmark = pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss")
@@ -117,8 +117,6 @@ def test_a_description_of_another_index_is_refused(tmp_path, change):
 
 
 def test_the_file_of_another_index_is_refused(tmp_path):
-    from infoflow.foundation import file_digest
-
     passages = Passages.from_rows(["one", "two", "three"])
     save_index(DenseIndex(np.eye(3, dtype=np.float32), HNSW()), passages, "e", tmp_path / "i")
     save_index(DenseIndex(np.eye(3, 2, dtype=np.float32), HNSW()), passages, "e", tmp_path / "j")

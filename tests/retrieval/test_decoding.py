@@ -7,7 +7,6 @@ import pytest
 import torch
 from transformers import BertConfig, BertLMHeadModel, BertModel, EncoderDecoderModel
 
-from infoflow.foundation import UserError
 from infoflow.retrieval import (
     SearchLimits,
     marginal_log_likelihood,
@@ -103,12 +102,6 @@ def test_one_passage_is_plain_beam_search(read):
     answers = [rag_token_answer(one, alone, EVERYTHING), rag_sequence_answer(one, alone, EVERYTHING)]
     assert answers[0].tokens == answers[1].tokens
     assert answers[0].log_probability == pytest.approx(answers[1].log_probability)
-
-
-def test_limits_are_told(read):
-    model, input_ids, mask, prior = read
-    with pytest.raises(UserError, match="beams"):
-        rag_token_answer(reader_with_passages(model, input_ids, mask), prior, EVERYTHING._replace(beams=0))
 
 
 def test_agrees_with_hugging_faces_rag():

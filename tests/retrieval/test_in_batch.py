@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from infoflow.foundation import UserError
 from infoflow.retrieval import in_batch_loss
 
 S = torch.tensor([[2, 0.5, -1], [0, 1, 0.5], [1, -0.5, 0.25]], dtype=torch.float64)
@@ -27,18 +26,3 @@ def test_an_ignored_passage_is_as_if_it_were_not_there():
 
 def test_gradients():
     assert torch.autograd.gradcheck(in_batch_loss, S.clone().requires_grad_())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"scores": S[0]}, "query, passage"),
-        ({"scores": S[:, :2]}, "positives"),
-        ({"scores": S, "positives": [0, 1, 3]}, "positives"),
-        ({"scores": S, "ignore": torch.eye(3, dtype=torch.bool)}, "own passage"),
-        ({"scores": S, "ignore": torch.zeros(3, 3)}, "bool"),
-    ],
-)
-def test_bad_input_is_told(arguments, told):
-    with pytest.raises(UserError, match=told):
-        in_batch_loss(**arguments)

@@ -31,8 +31,7 @@ def test_reference_likelihood(level, wanted):
 
 
 @pytest.mark.parametrize(
-    ("level", "wanted"),
-    [("sequence", [0.262997, -0.175213, -0.087784]), ("token", [0.175333, -0.053081, -0.122252])],
+    ("level", "wanted"), [("sequence", [0.262997, -0.175213, -0.087784]), ("token", [0.175333, -0.053081, -0.122252])]
 )
 def test_reference_gradient(level, wanted):
     scores = SCORES.clone().requires_grad_()
@@ -41,8 +40,7 @@ def test_reference_gradient(level, wanted):
 
 
 @pytest.mark.parametrize(
-    ("level", "wanted"),
-    [("sequence", [0.892223, 0.080611, 0.027166]), ("token", [0.716893, 0.229284, 0.053823])],
+    ("level", "wanted"), [("sequence", [0.892223, 0.080611, 0.027166]), ("token", [0.716893, 0.229284, 0.053823])]
 )
 def test_reference_posterior(level, wanted):
     assert document_posterior(SCORES, TOKENS, level)[0].tolist() == pytest.approx(wanted, abs=1e-6)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from retrieval.tiny_arms import tiny_library, tiny_retriever, tiny_world
 from torch.nn.functional import log_softmax
+from transformers import AutoModel
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, stream
@@ -56,8 +57,6 @@ def test_the_index_holds_the_vectors_of_single_passages():
 
 
 def test_saved_and_loaded(tmp_path):
-    from transformers import AutoModel
-
     retriever = tiny_retriever(shared=False, vector_width=6)
     retriever.save_pretrained(tmp_path)
     loaded = AutoModel.from_pretrained(tmp_path)

@@ -12,10 +12,7 @@ from infoflow.foundation import UserError
 from infoflow.retrieval import NULL, DenseIndex, LexicalIndex, bm25_scores, candidates
 
 needs_bm25 = pytest.mark.skipif(find_spec("bm25s") is None, reason="needs bm25s")
-BACKENDS = [
-    "torch",
-    pytest.param("faiss", marks=pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss")),
-]
+BACKENDS = ["torch", pytest.param("faiss", marks=pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss"))]
 PASSAGES = [
     "ada lund works as a baker",
     "ada lund lives in oslo",
@@ -82,15 +79,6 @@ def test_lexical_ties_go_to_the_lower_id():
     index = LexicalIndex(terms(*["x a", "y a", "z a", "w b"] * 5))
     found = index.search([["a"]], 4, exclude=[{1}])
     assert found.ids[0].tolist() == [0, 2, 4, 5]
-
-
-@needs_bm25
-def test_lexical_bad_input():
-    for passages, settings in ([[], []], {}), (terms("a"), {"k1": -1}), (terms("a"), {"b": 2}):
-        with pytest.raises(UserError):
-            LexicalIndex(passages, **settings)
-    with pytest.raises(UserError, match="k must"):
-        LexicalIndex(terms("a")).search([["a"]], 0)
 
 
 def explicit(vectors, query, k, excluded):

@@ -22,6 +22,9 @@ from infoflow.retrieval import (
     build_passage_index,
     open_passage_index,
     open_shard,
+    save_index,
+    terms_name,
+    terms_of,
 )
 
 needs_bm25 = pytest.mark.skipif(find_spec("bm25s") is None, reason="needs bm25s")
@@ -150,8 +153,6 @@ def test_folders_of_shards_open_as_one_index(tmp_path):
 
 @needs_bm25
 def test_an_index_that_knows_its_own_shard_alone_is_refused(tmp_path):
-    from infoflow.retrieval import save_index, terms_name, terms_of
-
     for number in range(2):
         build_passage_index(Passages.from_rows(texts()), tmp_path / str(number), shard=(number, 2))
     passages = Passages.load(tmp_path / "0" / "passages")

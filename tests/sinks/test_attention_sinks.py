@@ -9,7 +9,6 @@ from support import tiny_heads as tiny
 from support.compiled import HeadProgram, Program, compiled, sampled
 
 import infoflow
-from infoflow import UserError
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import is_punctuation
 from infoflow.models import load_model
@@ -173,11 +172,3 @@ def test_an_encoder_decoder_has_rows_of_each_kind():
     }  # fmt: skip
     shares = table[table["statistic"] == "share"].groupby(["stack", "kind", "layer", "head"])["value"].sum()
     assert shares.to_numpy() == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"), [({"sentences": 0}, "sentences must be"), ({"threshold": 1.0}, "threshold must lie")]
-)
-def test_bad_settings_are_refused(wrong, message):
-    with pytest.raises(UserError, match=message):
-        AttentionSinks(**wrong)

@@ -5,9 +5,7 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from infoflow.foundation import UserError
 from infoflow.studies import Run, StudyPlan, graph
-from infoflow.subjects.alignment.settings import AlignmentPlan
 from infoflow.subjects.alignment.stages import Align
 
 
@@ -15,6 +13,7 @@ def changed(plan: StudyPlan, **settings) -> StudyPlan:
     return dataclasses.replace(plan, alignment=dataclasses.replace(plan.alignment, **settings))
 
 
+@pytest.mark.slow
 def test_every_seed_is_aligned_beside_its_controls(grown_run: Run) -> None:
     table = grown_run.tables["alignment"]
     assert set(table["seed"]) == {0, 1}
@@ -65,9 +64,3 @@ def test_what_it_depends_on(small_run: Run, small_plan: StudyPlan) -> None:
 def test_a_study_may_go_without(small_run: Run, small_plan: StudyPlan) -> None:
     for plan in (changed(small_plan, on=False), dataclasses.replace(small_plan, objectives=("masked-lm",))):
         assert graph(plan, small_run.folder).of(Align) == []
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(UserError, match=r"alignment\.sentences must be a whole number from 2 to 1,000,000,000\. Got 1"):
-        AlignmentPlan(sentences=1)
-    assert StudyPlan.from_json({"alignment": {"on": False}}).alignment.on is False

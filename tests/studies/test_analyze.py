@@ -6,13 +6,15 @@ import shutil
 import pandas as pd
 import pytest
 
-from infoflow.corpus import load_corpus
+from infoflow.corpus import generate_grammar, load_corpus, train_tokenizer
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy
 from infoflow.models import load_model
+from infoflow.objectives import Vocabulary, make_objective
 from infoflow.results import RunFolder
 from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge, probe
 from infoflow.subjects.pruning.stages import prune
+from infoflow.training import ModelConfig, build_models
 
 pytestmark = pytest.mark.slow
 
@@ -42,10 +44,6 @@ def test_a_model_given_twice_is_refused(folders: list[str], tmp_path) -> None:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> list[str]:
     """Two masked LMs of unequal width and depth, with tokenizers of unequal vocabularies."""
-    from infoflow.corpus import generate_grammar, train_tokenizer
-    from infoflow.objectives import Vocabulary, make_objective
-    from infoflow.training import ModelConfig, build_models
-
     corpus, base, folders = generate_grammar(300), tmp_path_factory.mktemp("models"), []
     for index, (width, layers, size) in enumerate([(16, 2, 60), (32, 3, 150)]):
         tokenizer = train_tokenizer((sentence.text for sentence in corpus), vocab_size=size)

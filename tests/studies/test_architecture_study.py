@@ -15,11 +15,7 @@ pytestmark = pytest.mark.slow
 ENCODERS = ("masked-lm", "masked-lm-nsp", "masked-lm-sop", "spanbert", "electra", "distillation")
 SHAPE = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=48)
 TRAINING = TrainConfig(updates=4, warmup=1, batch_tokens=256)
-EXPECTED = {
-    "albert": set(ENCODERS),
-    "longformer": set(ENCODERS),
-    "gpt2": {"causal-lm", "bilm"},
-}
+EXPECTED = {"albert": set(ENCODERS), "longformer": set(ENCODERS), "gpt2": {"causal-lm", "bilm"}}
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from support.undrawn import undrawn
 
 from infoflow.studies import StudyPlan, study
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[2] / "experiments" / "studies" / "paper" / "carry.py"
 KIB = 2**-10
 SHORT = {"updates": 4, "sentences": 8, "bleu_sentences": 4}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from infoflow.corpus import load_corpus
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, make_display, use_display
 from infoflow.studies import CorpusPlan, StudyData, StudyPlan, prepare
 
 NOUNS = [f"{start}{end}" for start in ("do", "ca", "bi", "hou", "ri") for end in ("g", "t", "rd", "se", "ver", "m")]
@@ -115,8 +115,6 @@ def test_a_published_part_takes_whole_documents_from_training(plan: CorpusPlan, 
 
 
 def test_text_that_the_limits_on_words_break_is_told_of(plan: CorpusPlan, tmp_path: Path, capsys) -> None:
-    from infoflow.foundation import make_display, use_display
-
     with use_display(make_display("plain")):
         data = prepare(objectives(dataclasses.replace(plan, max_words=7)), tmp_path)
     assert "sentences are not of 1 to 7 words. Documents are interrupted there: raise corpus.max_words" in "".join(

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from infoflow.foundation import UserError
 from infoflow.studies import Graph, StudyPlan, Train, graph
 from infoflow.subjects.allocation.settings import DynamicsPlan
 from infoflow.subjects.allocation.stages import Record
@@ -62,10 +61,3 @@ def test_other_settings_are_another_recording_of_the_same_training(recorded_plan
         other = graph(dataclasses.replace(recorded_plan, dynamics=dynamics), tmp_path / "run")
         assert only(stages, Record).key != only(other, Record).key
         assert only(stages, Train).key == only(other, Train).key
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(UserError, match=r"dynamics\.every must be a whole number from 1 to 1,000,000,000\. Got 0"):
-        DynamicsPlan(every=0)
-    with pytest.raises(UserError, match=r'dynamics\.rule must be one of "first-order", "trapezoid"'):
-        StudyPlan.from_json({"dynamics": {"rule": "rk4"}})

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from infoflow.foundation import UserError
 from infoflow.studies import EnginePlan, StudyPlan, Train, graph
 
 
@@ -42,8 +41,3 @@ def test_by_itself_a_stage_takes_a_whole_gpu(a_gpu, tiny_plan, tmp_path):
 
 def test_a_cpu_has_no_shares(a_gpu, tiny_plan, tmp_path):
     assert resources(with_shares(tiny_plan, 4, "cpu"), tmp_path) == {}
-
-
-def test_none_is_refused():
-    with pytest.raises(UserError, match=r"engine\.per_gpu must be a whole number from 1"):
-        EnginePlan(per_gpu=0)

@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.results import KEYS, PAIR_KEYS, Recipe
+from infoflow.results import KEYS, PAIR_KEYS, Recipe, RunFolder
 from infoflow.studies import (
     AbstractStage,
     AnalysisPlan,
@@ -288,8 +288,6 @@ def test_a_run_that_is_no_study_has_no_stages(tmp_path: Path) -> None:
 
 
 def _made(folder: Path) -> Path:
-    from infoflow.results import RunFolder
-
     RunFolder(folder).update(kind="analyze")
     return folder
 

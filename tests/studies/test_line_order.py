@@ -5,6 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from datasets import Dataset
+
+from infoflow.corpus import Corpus, generate_grammar, train_tokenizer
+from infoflow.flow import PassOptions, measure
+from infoflow.models import load_model
+from infoflow.objectives import Vocabulary, make_objective
+from infoflow.studies import AnalysisPlan, standard_measures
+from infoflow.training import ModelConfig, build_models
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +26,6 @@ DRAWN = ("x", "y")
 @pytest.fixture(scope="module")
 def rows():
     """Sentences with trees and translations, of which some stand there twice with another translation or tree."""
-    from infoflow.corpus import generate_grammar
-
     found = [dict(row) for row in generate_grammar(80).dataset]
     for number in range(0, 30, 3):
         again = dict(found[number])
@@ -33,11 +39,6 @@ def rows():
 
 @pytest.fixture(scope="module")
 def models(rows):
-    from infoflow.corpus import train_tokenizer
-    from infoflow.models import load_model
-    from infoflow.objectives import Vocabulary, make_objective
-    from infoflow.training import ModelConfig, build_models
-
     source, target = (train_tokenizer((row[side] for row in rows), vocab_size=120) for side in ("text", "translation"))
     config = ModelConfig(width=16, layers=2, heads=2, feedforward=32, initializer_range=0.1, positions=80)
     objectives = [make_objective(name) for name in ("causal-lm", "masked-lm", "translation")]
@@ -48,19 +49,12 @@ def models(rows):
 
 
 def corpus_of(rows):
-    from datasets import Dataset
-
-    from infoflow.corpus import Corpus
-
     tags = [column for column in rows[0] if column not in ("text", "translation", "words", "word_starts")]
     data = Dataset.from_list(rows)
     return Corpus.from_dataset(data, translation="translation", words="words", tags=tags, name="lines")
 
 
 def measured(model, rows):
-    from infoflow.flow import PassOptions, measure
-    from infoflow.studies import AnalysisPlan, standard_measures
-
     plan = AnalysisPlan(
         occurrences=300,
         types=20,

@@ -6,6 +6,7 @@ import pytest
 from infoflow.studies import AnalysisPlan, CorpusPlan, StudyPlan, study
 from infoflow.training import ModelConfig, TrainConfig
 
+pytestmark = pytest.mark.slow
 TABLES = ("head_confidence", "head_relevance", "head_positional", "influence_by_frequency", "lens", "head_importance")
 
 
@@ -14,10 +15,10 @@ def run(tmp_path_factory):
     plan = StudyPlan(
         objectives=("masked-lm",),
         architectures=("bert", "longformer"),
-        corpus=CorpusPlan(name="grammar:300", vocabulary=120, test=0.3, validation=0.1),
+        corpus=CorpusPlan(name="grammar:200", vocabulary=120, test=0.3, validation=0.1),
         model=ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=64),
         training=TrainConfig(updates=4, warmup=1, batch_tokens=256),
-        analysis=AnalysisPlan(tables=TABLES, sentences=60, lens_steps=2, relevance_sentences=2),
+        analysis=AnalysisPlan(tables=TABLES, sentences=30, lens_steps=2, relevance_sentences=2, untrained=False),
     )
     return study(plan, tmp_path_factory.mktemp("run"), num_processes=1)
 

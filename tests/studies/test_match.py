@@ -9,8 +9,8 @@ from infoflow.studies import MatchModel, Run, matched_weights
 from infoflow.training import build_models
 
 
-def test_each_model_has_a_row_with_what_its_training_read(tiny_run: Run) -> None:
-    match, trained = tiny_run.tables["match"], tiny_run.tables["training_runs"]
+def test_each_model_has_a_row_with_what_its_training_read(small_run: Run) -> None:
+    match, trained = small_run.tables["match"], small_run.tables["training_runs"]
     assert list(match) == MATCH.column_names
     assert set(match["model"]) == set(trained["model"])
     both = match.merge(trained, on="model", suffixes=("", "_trained"))
@@ -20,19 +20,19 @@ def test_each_model_has_a_row_with_what_its_training_read(tiny_run: Run) -> None
     assert (match["measured_parameters"] <= match["parameters"]).all()
 
 
-def test_operations_lie_near_six_per_parameter_and_token(tiny_run: Run) -> None:
+def test_operations_lie_near_six_per_parameter_and_token(small_run: Run) -> None:
     """Embeddings are looked up and logits taken at some positions: the rule is one of thumb."""
-    match = tiny_run.tables["match"].set_index("objective")
+    match = small_run.tables["match"].set_index("objective")
     for name in ("causal-lm", "masked-lm"):
         row = match.loc[name]
         assert 0.4 < row["flops"] / (6 * row["parameters"] * row["source_tokens"]) < 1.6
     assert match.loc["translation", "flops"] > match.loc["causal-lm", "flops"] > match.loc["masked-lm", "flops"]
 
 
-def test_first_weights_agree_by_name_where_the_table_says_so(tiny_run: Run) -> None:
-    match = tiny_run.tables["match"].set_index("objective")
+def test_first_weights_agree_by_name_where_the_table_says_so(small_run: Run) -> None:
+    match = small_run.tables["match"].set_index("objective")
     assert (match.loc[["masked-lm", "causal-lm"], "matched_weights"] == match.loc["masked-lm", "drawn_weights"]).all()
-    (stage, *_) = [one for one in tiny_run.stages.of(MatchModel) if one.recipe.objective.name == "translation"]
+    (stage, *_) = [one for one in small_run.stages.of(MatchModel) if one.recipe.objective.name == "translation"]
     models = stage.models
     translation = models.initial(stage.recipe)
     objective = models.plan.objective("masked-lm")
@@ -60,8 +60,8 @@ def test_other_weights_match_in_nothing() -> None:
     assert matched_weights(first, second) == (12, 0)  # zeros are no sign of a common origin
 
 
-def test_a_row_is_made_without_training_again(tiny_run: Run, tmp_path) -> None:
-    (stage, *_) = tiny_run.stages.of(MatchModel)
+def test_a_row_is_made_without_training_again(small_run: Run, tmp_path) -> None:
+    (stage, *_) = small_run.stages.of(MatchModel)
     before = stage.tables()["match"]
     counted = stage.make()
     for name in ("flops", "measured_parameters", "drawn_weights"):

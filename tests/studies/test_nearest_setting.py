@@ -2,11 +2,11 @@
 
 import pytest
 
+from infoflow import UserError
+from infoflow.studies import StudyPlan
+
 
 def test_the_nearest_setting_is_named():
-    from infoflow import UserError
-    from infoflow.studies import StudyPlan
-
     with pytest.raises(UserError, match=r"no setting training\.updats\. Did you mean training\.updates\?"):
         StudyPlan.from_json({"training": {"updats": 3}})
     with pytest.raises(UserError, match=r"no setting nothing_like_it\. Known settings"):
@@ -14,8 +14,5 @@ def test_the_nearest_setting_is_named():
 
 
 def test_the_nearest_preset_is_named():
-    from infoflow import UserError
-    from infoflow.studies import StudyPlan
-
     with pytest.raises(UserError, match=r"No study plan qick.*Did you mean quick\?"):
         StudyPlan.load("qick")

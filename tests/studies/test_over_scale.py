@@ -2,9 +2,18 @@
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
-from support.invented_scales import write_study
+from support.invented_scales import REPLICATES, keys, write_study
 from support.undrawn import undrawn
+
+from infoflow.foundation import UserError
+from infoflow.over_training import NGRAM_AGREEMENT
+from infoflow.results import RunFolder
+from infoflow.studies import check_findings
+from infoflow.subjects.over_scale.stages import over_scale
+from infoflow.training import TrainConfig, learning_rate_shares, over_training
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +24,6 @@ def studies(tmp_path_factory) -> list[Path]:
 
 
 def test_tables_and_report_lie_in_a_folder_of_their_own(studies, tmp_path: Path) -> None:
-    from infoflow.subjects.over_scale.stages import over_scale
-
     with undrawn():
         run = over_scale(studies, tmp_path / "out")
         again = over_scale(studies[::-1], tmp_path / "out")
@@ -29,29 +36,7 @@ def test_tables_and_report_lie_in_a_folder_of_their_own(studies, tmp_path: Path)
     assert run.folder.report.exists()
 
 
-def test_a_comparison_goes_on_from_an_earlier_one(studies, tmp_path: Path) -> None:
-    """Its folder stands for studies that are gone; what else differs is still told."""
-    from infoflow.subjects.over_scale.stages import over_scale
-
-    other = write_study(tmp_path / "other", 0.9, 1e7, batch_tokens=99)
-    with undrawn():
-        before = over_scale(studies[:2], tmp_path / "before")
-        (before.path / "report.html").unlink()
-        with pytest.warns(UserWarning, match="other and large differ"):
-            once = over_scale([*studies, other], tmp_path / "once")
-        with pytest.warns(UserWarning, match="other and large differ"):
-            again = over_scale([before.path, studies[2], other], tmp_path / "again")
-    assert set(again.tables) == set(once.tables)
-    for name, frame in once.tables.items():
-        assert again.tables[name].equals(frame), name
-    for key in ("runs", "warnings"):
-        assert again.folder.read()[key] == once.folder.read()[key]
-    assert again.folder.report.exists()
-
-
 def test_what_else_differs_is_told(studies, tmp_path: Path) -> None:
-    from infoflow.subjects.over_scale.stages import over_scale
-
     other = write_study(tmp_path / "other", 0.9, 1e7, batch_tokens=99, updates=5)
     with undrawn(), pytest.warns(UserWarning, match=r"small and other differ in training.batch_tokens, not only"):
         run = over_scale([studies[0], other], tmp_path / "out")
@@ -59,10 +44,6 @@ def test_what_else_differs_is_told(studies, tmp_path: Path) -> None:
 
 
 def test_folders_are_checked(studies, tmp_path: Path) -> None:
-    from infoflow.foundation import UserError
-    from infoflow.studies import check_findings
-    from infoflow.subjects.over_scale.stages import over_scale
-
     with pytest.raises(UserError, match="run of another kind"):
         over_scale(studies, studies[0])
     with pytest.raises(UserError, match=r"Got 1\."):
@@ -75,14 +56,6 @@ def test_folders_are_checked(studies, tmp_path: Path) -> None:
 
 def warmed_up(path: Path, warmup: int, minimum: int, **how) -> Path:
     """A study whose divergence from unigrams is least at that update."""
-    import numpy as np
-    import pandas as pd
-    from support.invented_scales import REPLICATES, keys
-
-    from infoflow.over_training import NGRAM_AGREEMENT
-    from infoflow.results import RunFolder
-    from infoflow.training import TrainConfig, learning_rate_shares, over_training
-
     steps = [0, *sorted({round(2 ** (power / 12)) for power in range(121)})]  # much finer than a factor of 1.5
     training = {"updates": 1024, "warmup": warmup, "batch_tokens": how.get("batch_tokens", 512)}
     write_study(path, 0.6, 3e5, **training)
@@ -102,10 +75,9 @@ def warmed_up(path: Path, warmup: int, minimum: int, **how) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("later", "verdict"), [(64, "holds"), (32, "fails")])
 def test_two_studies_that_differ_in_their_warm_up_decide_the_claim_about_it(tmp_path, later: int, verdict: str) -> None:
-    from infoflow.subjects.over_scale.stages import over_scale
-
     pair = [warmed_up(tmp_path / "short", 128, 32), warmed_up(tmp_path / "long", 512, later)]
     with undrawn(), pytest.warns(UserWarning, match=r"differ in training.warmup, not only"):
         run = over_scale(pair, tmp_path / "out")
@@ -124,8 +96,6 @@ def test_two_studies_that_differ_in_their_warm_up_decide_the_claim_about_it(tmp_
 
 
 def test_studies_that_differ_in_more_than_the_warm_up_do_not(tmp_path) -> None:
-    from infoflow.subjects.over_scale.stages import over_scale
-
     pair = [warmed_up(tmp_path / "short", 128, 32), warmed_up(tmp_path / "long", 512, 64, batch_tokens=99)]
     with undrawn(), pytest.warns(UserWarning, match="not only in scale"):
         run = over_scale(pair, tmp_path / "out")

@@ -116,11 +116,7 @@ def test_objects_are_measures_too_but_not_in_shards(tiny, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("measures", "message"),
-    [
-        ("none.py", "There is no file none.py"),
-        ([], "an empty list"),
-        ([Entropy()], "head_entropy is taken"),
-    ],
+    [("none.py", "There is no file none.py"), ([], "an empty list"), ([Entropy()], "head_entropy is taken")],
 )
 def test_what_is_no_measure_is_refused_before_any_work(tiny, tmp_path, measures, message) -> None:
     with pytest.raises(UserError, match=message):

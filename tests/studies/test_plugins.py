@@ -93,7 +93,8 @@ def keys(plan: Path, out: Path) -> dict[str, str]:
     return {stage.label: stage.key for stage in graph(StudyPlan.load(plan), out)}
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_study_with_all_three(plan, processes, tmp_path):
     """In this process or in others; the own measure reads every objective and its untrained control."""
     with undrawn():

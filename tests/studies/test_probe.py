@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from infoflow.corpus import load_corpus
-from infoflow.flow import PassOptions
+from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError
 from infoflow.models import load_model
+from infoflow.probing import Probe
 from infoflow.studies import ProbingPlan, Run, StudyModels, StudyPlan, graph, prepare, study
 from infoflow.studies.stages import MeasureModel, ProbeModel
 
@@ -51,9 +52,6 @@ def trained(grown_run: Run, monkeypatch, tmp_path):
 def test_every_model_is_probed_beside_its_untrained_twin(
     trained, tiny_plan: StudyPlan, treebank, no_drawing, tmp_path
 ) -> None:
-    from infoflow.flow import measure
-    from infoflow.probing import Probe
-
     plan = probing(tiny_plan, tasks=("upos", "position"), probes=("linear", "structural"), corpus=str(treebank))
     run = study(plan, trained, num_processes=1)
     scores = run.tables["probe_scores"]

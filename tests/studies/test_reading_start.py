@@ -164,12 +164,6 @@ def test_every_arm_depends_on_it_and_nothing_else_does(tmp_path) -> None:
     assert others[0] == others[1]
 
 
-@pytest.mark.parametrize(("value", "what"), [(-1, r"read_updates"), (1.5, r"read_updates")])
-def test_bad_settings_are_refused(value, what) -> None:
-    with pytest.raises(UserError, match=what):
-        plan_with(read_updates=value)
-
-
 def test_real_text_has_no_other_world() -> None:
     with pytest.raises(UserError, match=r"read_updates must be 0 with retrieval\.corpus.*Got 5"):
         plan_with(**ABLE, corpus="train.jsonl", variants=[], measures=["scores"])

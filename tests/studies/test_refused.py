@@ -23,11 +23,7 @@ def plan(**parts) -> StudyPlan:
 
 @pytest.mark.parametrize(
     "parts",
-    [
-        {"tune": [TASK]},
-        {"retrieval": {"on": True, "corpus": "missing.json"}},
-        {"domain": {"corpus": "missing.txt"}},
-    ],
+    [{"tune": [TASK]}, {"retrieval": {"on": True, "corpus": "missing.json"}}, {"domain": {"corpus": "missing.txt"}}],
     ids=lambda parts: next(iter(parts)),
 )
 def test_a_refused_plan_leaves_no_folder(parts, tmp_path):

@@ -14,7 +14,6 @@ from support.undrawn import undrawn
 from transformers import AutoModelForSeq2SeqLM
 
 from infoflow.corpus import FACT_LANGUAGE, FactConfig, fact_corpus, generate_facts, generate_grammar
-from infoflow.dynamics import LossChangeRecorder
 from infoflow.evidence import EVIDENCE_TABLES, fact_inputs, later_answers
 from infoflow.findings import FINDINGS, evaluate
 from infoflow.foundation import UserError, hash64
@@ -22,7 +21,7 @@ from infoflow.models import load_model
 from infoflow.objectives import Example
 from infoflow.results import KEYS, RunFolder
 from infoflow.retrieval import NULL, Candidates, Library, Passages, RetrievalModel, Retriever
-from infoflow.studies import Run, StudyModels, StudyPlan, graph, study, train_model
+from infoflow.studies import Run, StudyModels, StudyPlan, graph, study
 from infoflow.subjects.retrieval.objectives import SOURCES
 from infoflow.subjects.retrieval.settings import EXCHANGES, MEASURES, OF_VARIANTS, RetrievalPlan
 from infoflow.subjects.retrieval.stages import (
@@ -34,9 +33,9 @@ from infoflow.subjects.retrieval.stages import (
     TrainArm,
     WarmRetriever,
 )
-from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, measured_of
-from infoflow.subjects.retrieval.stages._arm_scores import ArmScores
-from infoflow.subjects.retrieval.stages._reading_matter import read_world
+from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, measured_of, probed_language
+from infoflow.subjects.retrieval.stages._arm_scores import ArmScores, unread_language
+from infoflow.subjects.retrieval.stages._reading_matter import read_world, training_accuracy
 from infoflow.subjects.retrieval.stages._retrieval_arms import ArmModel, arm_models
 from infoflow.subjects.retrieval.training import fact_query_rows
 from infoflow.training import TrainingHook, TrainingInterrupted
@@ -141,12 +140,6 @@ def test_settings_that_change_no_weights_change_no_key(tmp_path, plan) -> None:
     assert searched == ["retrieve-frozen", "retrieve-learned"]
 
 
-def test_plans_without_readers_plan_none(tmp_path) -> None:
-    off = StudyPlan.from_json({**tiny_readers.PLAN, "retrieval": {**tiny_readers.SETTINGS, "on": False}})
-    stages = graph(off, tmp_path)
-    assert not [stage for stage in stages if stage.kind in ("warm", "read", "settle", "examine", "record-arm")]
-
-
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
@@ -223,31 +216,6 @@ def test_a_training_that_learned_nothing_is_repeated_at_half_the_rate(tmp_path) 
         assert load_model(stage.model.published).digest == load_model(stage.counts.weights).digest
 
 
-def test_what_has_learned_counts_as_it_is(tmp_path, monkeypatch) -> None:
-    stages = graph(plan_with(arms=["closed-book"], variants=[], repeat=True), tmp_path)
-    (trained,), (settled,) = stages.of(TrainArm), stages.of(SettleArm)
-    trained.run()
-    facts = {**trained.model.facts(), "learned": True}
-    monkeypatch.setattr(ArmModel, "facts", lambda self: facts)
-    assert settled.run() == {}
-    assert not settled.counts.halved
-    assert settled.is_done()
-
-
-def test_damaged_weights_are_made_again(tmp_path) -> None:
-    stages = graph(plan_with(arms=["read-gold"], variants=[]), tmp_path)
-    (stage,), (settled,) = stages.of(TrainArm), stages.of(SettleArm)
-    stage.run()
-    settled.run()
-    path = stage.model.weights / "model.safetensors"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9] + bytes(9))
-    assert not stage.is_done()
-    stage.run()
-    assert path.read_bytes() == whole
-    assert stage.is_done()
-
-
 # -- loss changes ------------------------------------------------------------------------------------------------------
 
 RECORDING = {"allocation_tokens": 200, "allocation_every": 1, "arms": ["retrieve-learned"], "freeze_retriever": 0.3}
@@ -300,30 +268,6 @@ def test_loss_changes_are_recorded_while_an_arm_trains_or_afterwards(tmp_path) -
 ALLOCATED = ("windows", "steps", "groups", "heads", "hurting", "reliability")
 
 
-def test_a_recorded_arm_that_was_stopped_records_what_a_whole_one_does(tmp_path, monkeypatch) -> None:
-    plan = plan_with(**RECORDING, variants=[])
-    whole, cut = graph(plan, tmp_path / "whole"), graph(plan, tmp_path / "cut")
-    run_all(whole)
-    for stage in cut.of(WarmRetriever):
-        stage.run()
-    end = LossChangeRecorder.on_step_end
-
-    def stop(self, step):
-        if step.update == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return end(self, step)
-
-    (stage,) = cut.of(TrainArm)
-    with monkeypatch.context() as patched:
-        patched.setattr(LossChangeRecorder, "on_step_end", stop)
-        with pytest.raises(TrainingInterrupted):
-            stage.run()
-    run_all(cut)
-    found, wanted = (one.of(RecordArm)[0].tables() for one in (cut, whole))
-    for name, frame in wanted.items():
-        assert untimed(found[name]).equals(untimed(frame)), name
-
-
 def test_only_plain_arms_are_recorded_and_settings_change_no_weights(tmp_path) -> None:
     asked = {**RECORDING, "arms": list(SOURCES)}
     stages = graph(plan_with(**asked, variants=list(OF_VARIANTS)), tmp_path)
@@ -339,20 +283,6 @@ def test_only_plain_arms_are_recorded_and_settings_change_no_weights(tmp_path) -
         after = keys(**{name: 7})
         assert after[0] == before[0], name
         assert not set(after[1]) & set(before[1]), name
-
-
-def test_the_claim_about_the_retrievers_part_is_judged_on_what_was_recorded(tmp_path) -> None:
-    stages = graph(plan_with(**RECORDING, variants=[], updates=9), tmp_path)
-    run_all(stages)
-    steps = stages.of(RecordArm)[0].tables()["allocation_steps"]
-    frames = [steps.assign(seed=seed, model=f"retrieve-learned/seed-{seed}") for seed in range(3)]  # claims need three
-    found = evaluate({"allocation_steps": pd.concat(frames)}, [FINDINGS["retrieval:R-24"]]).iloc[0]
-    own = steps[steps["component"] == "retriever"].groupby("window")["value"].sum().to_numpy()
-    whole = steps.groupby("window")["value"].sum().to_numpy()
-    assert own[0] == own[1] == 0 != own[2], "it is frozen, and then learns in seven windows"
-    early, late = (own[part].sum() / whole[part].sum() for part in (slice(2, 4), slice(-2, None)))
-    assert found["verdict"] in ("holds", "fails", "undetermined"), found["reason"]
-    assert found["effect"] == pytest.approx(early - late, rel=1e-4, abs=1e-12)
 
 
 # -- while they learn --------------------------------------------------------------------------------------------------
@@ -506,8 +436,6 @@ def test_every_arm_has_its_rows(read_run) -> None:
 
 
 def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text() -> None:
-    from infoflow.subjects.retrieval.stages._arm_measures import probed_language
-
     world = generate_facts(FactConfig(entities=64), seed=3)
     tokenizer, probed = world.tokenizer(), probed_language(world)
     texts = list(probed.column("text"))
@@ -525,8 +453,6 @@ def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text
 
 
 def test_no_sentence_whose_loss_is_told_stands_in_the_training_text() -> None:
-    from infoflow.subjects.retrieval.stages._arm_scores import unread_language
-
     world, unread = (read_world(FactConfig(entities=24), seed, 64) for seed in (3, 4))
     written = fact_corpus(unread.world)
     texts, labels = list(written.column("text")), list(written.column("label"))
@@ -537,15 +463,6 @@ def test_no_sentence_whose_loss_is_told_stands_in_the_training_text() -> None:
     language = [row for row, label in enumerate(labels) if label is None]
     assert any(texts[row] in trained for row in language), "short sentences come again by chance"
     assert len(chosen) == min(400, sum(texts[row] not in trained for row in language))
-
-
-def test_the_loss_on_language_is_of_unread_sentences(read_run) -> None:
-    from infoflow.subjects.retrieval.stages._arm_scores import unread_language
-
-    asked = plan_with().retrieval
-    chosen = unread_language(*(read_world(asked.world(), asked.world_seed + more, 64) for more in (0, 1)))
-    scores = read_run.tables["retrieval_scores"]
-    assert set(scores.loc[scores["queries"] == "language", "count"]) == {len(chosen)}
 
 
 @pytest.fixture
@@ -729,35 +646,11 @@ def test_readers_that_write_are_trained_scored_and_published(read_run, tmp_path,
     assert not {one for one in plain["metric"] if one.startswith("exact_match")}
 
 
-def test_several_processes_make_the_same_tables(read_run, tmp_path) -> None:
-    """One of the arms alone, whose trained and untrained model are measured side by side."""
-    with undrawn():
-        other = study(plan_with(arms=["retrieve-learned"], variants=[]), tmp_path / "two", num_processes=2)
-    for name in ("retrieval_runs", "retrieval_learning", "retrieval_scores", "evidence_heads"):
-        one, two = (pd.DataFrame(run.tables[name]).astype(str) for run in (read_run, other))
-        one = one[(one["objective"] == "retrieve-learned") & (one["variant"] == "")].reset_index(drop=True)
-        kept = one.columns.difference(["seconds", "cpu_seconds"])
-        assert len(one), name
-        assert one[kept].equals(two[kept]), name
-
-
-def test_a_study_that_is_done_does_nothing_again(read_run) -> None:
-    assert [stage.kind for stage in graph(plan_with(arms=list(ARMS)), read_run.path).missing()] == ["check"]
-
-
-def test_a_model_alone_is_trained_without_readers(plan, tmp_path) -> None:
-    model = train_model("masked-lm", plan, out=tmp_path)
-    assert model.facts["updates"] == 2
-    assert not (tmp_path / "work" / "reading").exists()
-
-
 # -- scores against their definitions ----------------------------------------------------------------------------------
 
 
 def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
     """Query by query and candidate by candidate, without padding."""
-    from infoflow.subjects.retrieval.stages._reading_matter import training_accuracy
-
     stages = graph(plan_with(arms=["retrieve-learned"], variants=[], updates=60), tmp_path)
     for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm)]:
         stage.run()
@@ -773,8 +666,6 @@ def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
 
 def test_without_queries_of_one_mask_all_words_of_an_answer_must_be_right(tmp_path) -> None:
     """In a world of dates alone, beside a loop over queries, passages and masks."""
-    from infoflow.subjects.retrieval.stages._reading_matter import training_accuracy
-
     stages = graph(plan_with(arms=["read-gold"], variants=[], relations=2, updates=300), tmp_path)
     for stage in stages.of(TrainArm):
         stage.run()

@@ -59,8 +59,9 @@ def corpus() -> Corpus:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["seq2seq-lm", "deshuffling", "span-corruption", "bart"])
-@pytest.mark.parametrize("family", ["bert", "t5"])
+@pytest.mark.parametrize(
+    ("name", "family"), [("seq2seq-lm", "bert"), ("deshuffling", "t5"), ("span-corruption", "bert"), ("bart", "t5")]
+)
 def test_the_score_is_that_of_a_greedy_loop_and_of_a_copy(corpus, name, family) -> None:
     objective = make_objective(name)
     tokenizer = train_tokenizer(corpus.column("text"), 60, sentinels=objective.num_sentinels(32))

@@ -11,14 +11,15 @@ from support.invented_scales import study_tables, write_study
 from support.scripts import script
 from support.undrawn import undrawn
 
+from infoflow.findings import FINDINGS_TABLE, evaluate
+from infoflow.results import RunFolder
+from infoflow.studies import StudyPlan
+
 GRID = Path(__file__).parents[2] / "experiments" / "studies" / "scale" / "run.py"
 CELLS = {"w64-0.3M": (0.6, 3e5), "w64-1M": (0.9, 1e6), "w64-3M": (1.2, 3e6)}
 
 
 def cell(out: Path, name: str) -> None:
-    from infoflow.findings import FINDINGS_TABLE, evaluate
-    from infoflow.results import RunFolder
-
     fall, tokens = CELLS[name]
     write_study(out / name, fall, tokens, batch_tokens=512)
     RunFolder(out / name).update(models=[{"model": "causal-lm/seed-0", "sha256": name}])
@@ -32,6 +33,7 @@ def compared(monkeypatch: pytest.MonkeyPatch, out: Path, results: Path) -> dict[
     return {path.name: pd.read_csv(path) for path in sorted(results.glob("*.csv"))}
 
 
+@pytest.mark.slow
 def test_cells_whose_folders_are_gone_count_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in CELLS:
         cell(tmp_path / "runs", name)
@@ -50,8 +52,6 @@ def test_cells_whose_folders_are_gone_count_on(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_longest_training_keeps_checkpoints_where_the_others_end() -> None:
-    from infoflow.studies import StudyPlan
-
     run = script(GRID)
     base = StudyPlan.load(GRID.parent / "plan.toml")
     cells = {cell.name: cell.plan(base) for cell in run.grid((0.3, 1.0, 3.0), (64, 128), ["tatoeba"])}
@@ -65,8 +65,6 @@ def test_the_longest_training_keeps_checkpoints_where_the_others_end() -> None:
 
 
 def test_costs_follow_the_finished_cell_that_is_nearest_in_width() -> None:
-    from infoflow.studies import StudyPlan
-
     grid = script(GRID)
     plan = StudyPlan.load(GRID.with_name("plan.toml"))
     small, wide, wider = (grid.Cell(width=width, tokens=tokens, corpus="tatoeba") for width, tokens in (

@@ -65,6 +65,7 @@ def test_the_report_says_what_is_missing(stopped, capsys):
     assert not stopped.folder.report.exists()
 
 
+@pytest.mark.slow
 def test_its_end_removes_it_and_has_the_same_rows(stopped):
     before = stopped.so_far().tables["layer_distance"]
     whole = study(PLAN, stopped.path, num_processes=1)

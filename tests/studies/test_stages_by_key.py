@@ -22,6 +22,7 @@ def plan(tiny_plan: StudyPlan) -> StudyPlan:
     )
 
 
+@pytest.mark.slow
 def test_every_stage_by_itself_gives_the_tables_of_the_study(plan, no_drawing, tmp_path):
     listed = list_stages(RunFolder(tmp_path / "by-key"), plan)
     keys = [one["key"] for one in listed]

@@ -1,6 +1,7 @@
 """A whole study on generated sentences: what it leaves, and that it continues."""
 
 import dataclasses
+import fcntl
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDeco
 from infoflow.foundation import UserError, file_digest
 from infoflow.results import Recipe, RunFolder
 from infoflow.studies import AbstractStage, Check, MeasureModel, Run, StudyModels, StudyPlan, study
+from infoflow.training import evaluate
 
 EVERY_TABLE = {
     "change_by_frequency",
@@ -79,11 +81,7 @@ def test_a_study_makes_every_table_and_draws_it(tiny_run: Run) -> None:
 
 
 def test_models_are_plain_checkpoints(small_run: Run) -> None:
-    loaders = {
-        "causal-lm": AutoModelForCausalLM,
-        "masked-lm": AutoModelForMaskedLM,
-        "translation": EncoderDecoderModel,
-    }
+    loaders = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "translation": EncoderDecoderModel}
     for objective, loader in loaders.items():
         assert loader.from_pretrained(small_run.path / "models" / objective / "seed-0") is not None
 
@@ -107,6 +105,7 @@ def test_numbers_have_intervals_and_baselines(small_run: Run) -> None:
         assert (table["count"] > 0).all(), name
 
 
+@pytest.mark.slow
 def test_a_study_grows(grown_run: Run) -> None:
     for name in ("head_confidence", "task_scores"):
         table = grown_run.tables[name]
@@ -114,6 +113,7 @@ def test_a_study_grows(grown_run: Run) -> None:
         assert set(table["seed"]) == {0, 1}, name
 
 
+@pytest.mark.slow
 def test_pairs_differ_in_one_thing(small_run: Run, grown_run: Run) -> None:
     # Three objectives of one seed: 3 pairs. Two of two seeds: 2, and 2 of one objective. Each trained and untrained.
     for run, number in ((small_run, 6), (grown_run, 8)):
@@ -142,8 +142,6 @@ def test_scores_are_beside_a_context_free_baseline(small_run: Run) -> None:
 
 
 def test_loss_equals_the_training_rooms_evaluation(small_run: Run, small_plan: StudyPlan) -> None:
-    from infoflow.training import evaluate
-
     scores = small_run.tables["task_scores"]
     for stage in small_run.stages.of(MeasureModel):
         if not stage.subject.trained:
@@ -211,8 +209,6 @@ def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_dr
 
 
 def test_one_study_per_folder(tiny_plan: StudyPlan, tmp_path) -> None:
-    import fcntl
-
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="Another infoflow"):

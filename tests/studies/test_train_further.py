@@ -73,12 +73,10 @@ def parent(tokenizer, tmp_path):
     ("objective", "kind"),
     [
         ("masked-lm", "BertForMaskedLM"),
-        ("masked-lm", "RobertaForMaskedLM"),
         ("causal-lm", "GPT2LMHeadModel"),
         ("causal-lm", "LlamaForCausalLM"),
         ("span-corruption", "T5ForConditionalGeneration"),
         ("translation", "EncoderDecoderModel"),
-        ("span-corruption", "EncoderDecoderModel"),
     ],
 )
 def test_any_model_that_fits_is_trained_on(objective, kind, parent, tmp_path) -> None:

@@ -25,6 +25,7 @@ def other_domain(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_study_with_another_domain_trains_nothing_again(
     grown_run: Run, tiny_plan: StudyPlan, other_domain, no_drawing, monkeypatch, tmp_path
 ) -> None:

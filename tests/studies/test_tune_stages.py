@@ -12,10 +12,10 @@ from infoflow.adaptation import INSIDE, make_task
 from infoflow.corpus import generate_grammar
 from infoflow.foundation import UserError
 from infoflow.models import load_model
-from infoflow.results import KEYS, RunFolder
+from infoflow.results import KEYS
 from infoflow.studies import Run, StudyPlan, graph, study
 from infoflow.subjects.adaptation.settings import TunePlan
-from infoflow.subjects.adaptation.stages import InsideTuned, MeasureDomain, Specialise, StudyTasks, Tune
+from infoflow.subjects.adaptation.stages import InsideTuned, Specialise, StudyTasks, Tune
 
 pytestmark = pytest.mark.slow
 
@@ -46,10 +46,6 @@ def tuned_run(built_once) -> Run:
             study(StudyPlan.from_json(PLAN), folder, num_processes=1)
 
     return Run.open(built_once("tuned-study", build))
-
-
-def _plan(**tune):
-    return StudyPlan.from_json({**PLAN, "tune": [{**TASK, **tune}]})
 
 
 def test_every_way_of_tuning_has_its_rows(tuned_run) -> None:
@@ -143,20 +139,6 @@ def test_a_domain_may_lack_the_translations_that_the_study_has(tmp_path) -> None
     }
 
 
-def test_a_study_that_is_done_does_nothing_again(tuned_run) -> None:
-    stages = graph(StudyPlan.from_json(PLAN), RunFolder(tuned_run.path), prepared=True)
-    for kind in (Specialise, MeasureDomain, Tune, InsideTuned):
-        assert all(stage.is_done() for stage in stages.of(kind))
-    assert {stage.key for stage in stages} == {stage.key for stage in tuned_run.stages}
-    changed = graph(_plan(epochs=2), RunFolder(tuned_run.path), prepared=True)
-    assert all(stage.is_done() for stage in changed.of(Specialise))
-    assert not any(stage.is_done() for stage in [*changed.of(Tune), *changed.of(InsideTuned)])
-    grown = graph(_plan(examples=[20, 0, 42, 900]), RunFolder(tuned_run.path), prepared=True)
-    assert (
-        sum(not stage.is_done() for stage in grown.of(Tune)) == 9
-    )  # of 20 examples: 4 strategies by 2 methods, and from scratch
-
-
 def test_models_that_do_not_fit_a_task_are_left_out(tmp_path, capsys) -> None:
     values = {
         **PLAN,
@@ -204,12 +186,7 @@ def test_models_of_one_layout_are_the_same_before_training(tmp_path) -> None:
         if not stage.tuned.subject.trained:
             found.setdefault(stage.tuned.key, []).append(stage)
     alike = [[stage.tuned.subject.recipe.objective.label for stage in group] for group in found.values()]
-    assert sorted(map(sorted, alike)) == [
-        ["bart", "span-corruption"],
-        ["causal-lm"],
-        ["masked-lm"],
-        ["translation"],
-    ]
+    assert sorted(map(sorted, alike)) == [["bart", "span-corruption"], ["causal-lm"], ["masked-lm"], ["translation"]]
     for first, *others in found.values():
         weights = first.tuned.load().module.state_dict()
         for other in others:

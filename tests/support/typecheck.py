@@ -3,13 +3,15 @@
 beartype checks types, an int accepted where a float is asked for. Where an annotation has a shape, jaxtyping's scope
 for axis names is put around it; elsewhere that scope would cost more than the check. (`jaxtyped` itself binds each
 call's arguments for its messages and checks them twice: measuring a tiny model took a tenth longer with it.)
-Functions inside functions are left alone: they would be compiled again at each call.
+Functions inside functions are left alone: they would be compiled again at each call. Shapes are checked in a
+function's first calls in each test, which `begin` counts anew: a study calls some functions a hundred thousand times.
 """
 
 import ast
 import inspect
 import marshal
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
@@ -22,10 +24,22 @@ from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 
+_CALLS = 6  # of a function in one test, whose shapes are checked
+_AT_EACH_OPERATION = {"__torch_function__"}  # left alone too: a check would take longer than the operation
 _OURS = Path(__file__).read_bytes()
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=TypeError))
 _check_shapes = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
+
+
+_test = 0
+
+
+def begin() -> None:
+    """A test begins: calls are counted anew."""
+    global _test
+    _test += 1
 
 
 def install(package: str) -> None:
@@ -67,9 +81,11 @@ def _checked_when_called(function: Callable) -> Callable:
     @wraps(function)
     def checked_call(*args: Any, **kwargs: Any) -> Any:
         if not found:
-            hints = _hints(function)
-            unnamed = hints is None
-            found.append(jaxtyping.jaxtyped(function, typechecker=_check) if unnamed else _checked(function, hints))
+            with warnings.catch_warnings():  # of hints of other packages, which a test may be the first to reach
+                warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+                hints = _hints(function)
+                unnamed = hints is None
+                found.append(jaxtyping.jaxtyped(function, typechecker=_check) if unnamed else _checked(function, hints))
         return found[0](*args, **kwargs)
 
     return checked_call
@@ -77,9 +93,16 @@ def _checked_when_called(function: Callable) -> Callable:
 
 def _with_own_axes(function: Callable) -> Callable:
     check = _check_shapes(function)
+    test = calls = 0
 
     @wraps(function)
     def checked_call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal test, calls
+        if test != _test:
+            test, calls = _test, 0
+        if calls == _CALLS:
+            return function(*args, **kwargs)
+        calls += 1
         with jaxtyping.jaxtyped("context"):
             return check(*args, **kwargs)
 
@@ -136,7 +159,8 @@ class _Decorated(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        node.decorator_list.append(_decorator(node))  # the innermost: outer ones may hide annotations
+        if node.name not in _AT_EACH_OPERATION:
+            node.decorator_list.append(_decorator(node))  # the innermost: outer ones may hide annotations
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:

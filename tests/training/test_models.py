@@ -85,11 +85,7 @@ def test_causal_model_does_not_see_the_future(models) -> None:
 
 @pytest.mark.parametrize(
     ("name", "auto"),
-    [
-        ("masked-lm", AutoModelForMaskedLM),
-        ("causal-lm", AutoModelForCausalLM),
-        ("translation", EncoderDecoderModel),
-    ],
+    [("masked-lm", AutoModelForMaskedLM), ("causal-lm", AutoModelForCausalLM), ("translation", EncoderDecoderModel)],
 )
 def test_saved_models_load_with_equal_logits(name: str, auto, models, tmp_path: Path) -> None:
     model = models[name].eval()

@@ -10,7 +10,7 @@ from transformers import AutoModelForTokenClassification
 
 from infoflow.foundation import UserError
 from infoflow.models import load_model
-from infoflow.training import TrainingHook, TrainingInterrupted, evaluate, read_log, train
+from infoflow.training import TrainingHook, TrainingInterrupted, Updater, evaluate, make_accelerator, read_log, train
 
 
 class StopAfter(TrainingHook):
@@ -39,8 +39,6 @@ def test_pairs_and_two_terms_are_trained_logged_and_evaluated(tmp_path) -> None:
 
 def test_both_terms_weigh_as_they_should_in_the_gradient() -> None:
     """The update's gradient is that of the two means, each over its own items, however the update is split."""
-    from infoflow.training import Updater, make_accelerator
-
     objective, data, rows = SentenceOrder(), pair_data(), np.arange(12)
     module = pair_model().eval()
     batch = data.batch(objective, rows, ("training-noise", 0), 0)

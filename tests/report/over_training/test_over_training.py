@@ -12,7 +12,7 @@ import synthetic_course as course
 from drawn import drawn_figures, drawn_section, time_axis
 from whole_study import InMemory
 
-from infoflow.report import write_figures, write_report
+from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -34,23 +34,6 @@ FIGURES = (
     "findings-over-training",
     "checkpoint-checks",
 )
-NEEDS = {
-    "learning_curves": (),  # alone it says nothing over training
-    "phases": (),
-    "phase_curves": (),
-    "mutual_information_over_training": ("layers-over-training",),
-    "layer_distance_over_training": ("layers-over-training",),
-    "convergence": ("convergence",),
-    "head_confidence_over_training": ("heads-over-training",),
-    "ngram_agreement_over_training": ("ngrams-over-training",),
-    "in_context_learning_over_training": ("ngrams-over-training",),
-    "loss_by_position_over_training": ("loss-by-position",),
-    "weight_change_over_training": ("layers-over-training",),
-    "prunable_by_update": ("prunable-over-training",),
-    "allocation_steps": (),  # alone it says nothing over training
-    "translation_stages_over_training": ("translation-stages",),
-    "source_contribution_over_training": ("source-contribution",),
-}
 STEPS = course.STEPS
 
 
@@ -147,35 +130,6 @@ def test_update_0_lies_left_of_a_break_and_doublings_are_equal_steps(run) -> Non
     np.testing.assert_allclose(axis.places("causal-lm", STEPS)[:, 2], np.array(STEPS) / 5000, atol=1e-4)
     rates = [course.lr_share(step) for step in STEPS]
     np.testing.assert_allclose(axis.places("causal-lm", STEPS)[:, 3], rates, atol=1e-4)
-
-
-def test_no_tick_is_labelled_with_another_clock(run) -> None:
-    """The place of every label is that of its number."""
-    axis = time_axis(run)
-    told = axis.parameters(["causal-lm"])
-    size = {"": 1.0, "k": 1e3, "M": 1e6, "%": 0.01}
-    for clock, name in enumerate(axis.names):
-        for place, label in zip(told["ticks"][clock], told["tick_labels"][clock], strict=True):
-            number, letter = re.fullmatch(r"([\d.]+)(\D?)", label).groups()
-            value = float(number) * size[letter]
-            if name == "update":
-                expected = axis.places("causal-lm", [value])[0, 0]
-            else:
-                expected = value / (axis.most_tokens if name == "tokens" else 1.0)
-            assert place == pytest.approx(expected, abs=2e-4), (name, label)
-    assert told["tick_labels"][0][0] == "0"
-    assert told["tick_labels"][0][-1] == "5k"
-
-
-def test_cells_join_without_gaps_and_leave_the_break_free(run) -> None:
-    axis = time_axis(run)
-    edges = axis.edges("causal-lm", STEPS)
-    assert edges.shape == (len(STEPS), 4, 2)
-    assert (edges[..., 1] >= edges[..., 0]).all()
-    assert (edges[:, :3, 1] > edges[:, :3, 0]).all()
-    np.testing.assert_allclose(edges[1:, 1:, 0], edges[:-1, 1:, 1])
-    np.testing.assert_allclose(edges[2:, 0, 0], edges[1:-1, 0, 1])
-    assert edges[1, 0, 0] > edges[0, 0, 1]
 
 
 def test_convergence_is_drawn_normalised_with_the_null_on_the_same_scale(run, figures) -> None:
@@ -324,18 +278,6 @@ def test_suspects_are_drawn_hollow(figures) -> None:
     assert suspect not in {update for row in cells["datasets"][filled["data"]["name"]] for update in row["update"]}
 
 
-def test_overlaps_of_a_role_are_drawn_in_its_row(figures) -> None:
-    panels = [panel for panel in figures["heads-over-training"].panels if "same heads" in panel.title]
-    assert [panel.title for panel in panels] == [
-        f"{model}: the same heads?" for model in ("causal LM", "masked LM", "translation")
-    ]
-    rows = [row for row in spec_rows(panels[0]) if "value" in row]
-    second = [row for row in rows if row["role"] == course.ROLES[1]]
-    assert {row["row"] for row in second} == {2}  # by their number, and then by name
-    assert {value for row in second for value in row["value"]} == {0.9, 0.5, 0.06}
-    assert {row["role"] for row in rows} == {*course.ROLES[:3], course.ROLES[3]}
-
-
 def test_verdicts_are_those_of_the_table(run, figures) -> None:
     rows = {row["id"]: row for row in figures["findings-over-training"].payload["rows"]}
     table = run.tables["findings_over_training"]
@@ -357,14 +299,6 @@ def test_errors_come_first_and_are_named_on_top(section, figures) -> None:
     assert section.notes == ["Suspect checkpoints (see the last figure): causal LM 89."]
 
 
-@pytest.mark.parametrize("name", NEEDS)
-def test_one_table_alone_is_enough_for_its_figures(tmp_path, name) -> None:
-    run = course.make_course(tmp_path, seeds=(1,), tables={name})
-    section = drawn_section(run, "over-training")
-    assert (tuple(figure.id for figure in section.figures) if section else ()) == NEEDS[name]
-    assert section is None or not section.notes
-
-
 def test_two_checkpoints_and_a_suite_without_step_0_are_drawn(tmp_path) -> None:
     names = {"mutual_information_over_training", "convergence", "head_confidence_over_training"}
     two = course.make_course(tmp_path / "two", ("causal-lm",), (1,), [0, 5000], names)
@@ -375,15 +309,6 @@ def test_two_checkpoints_and_a_suite_without_step_0_are_drawn(tmp_path) -> None:
         assert not section.notes
         assert len(section.figures) == 3
     assert not time_axis(late).has_start
-
-
-def test_a_suite_of_a_given_model_is_drawn_too(tmp_path) -> None:
-    run = course.make_course(tmp_path, ("causal-lm",), (1,), kind="over-training")
-    section = drawn_section(run, "over-training")
-    assert section is not None
-    assert [key.label for key in section.keys] == ["causal-lm/seed-1"]
-    assert {figure.id for figure in section.figures} == set(FIGURES) - {"translation-stages", "source-contribution"}
-    assert section.notes == ["Suspect checkpoints (see the last figure): causal-lm/seed-1 89."]
 
 
 def test_held_out_losses_and_their_baseline_lie_on_the_axis(run, figures) -> None:
@@ -400,19 +325,6 @@ def test_held_out_losses_and_their_baseline_lie_on_the_axis(run, figures) -> Non
         if "domain" in str(layer["encoding"].get("y"))
     )
     assert low < min(row["value"] for row in rows) < max(row["value"] for row in rows) < high
-
-
-def test_shares_of_heads_that_can_go_are_told_beside_chance(figures) -> None:
-    told = " ".join(figures["prunable-over-training"].answer)
-    assert f"causal LM 40% at update {STEPS[-9]:,} and 72% at the end (in random order 20%)" in told
-
-
-def test_phases_at_the_end_of_warm_up_are_marked(figures) -> None:
-    (panel, *_) = figures["order-over-training"].panels
-    ends = {row["row"].partition(" · ")[0]: row["end"] for row in spec_rows(panel) if "end" in row}
-    assert ends["input, layer 6"] == "gradual, at warm-up"
-    assert ends["average_similarity, layer 3"] == "unfinished"
-    assert "layer 0" not in ends  # it did not change
 
 
 def test_curves_stand_in_the_order_of_their_middles(figures) -> None:
@@ -491,15 +403,6 @@ def test_an_order_is_known_where_every_seed_has_it(in_order, times, known) -> No
     assert in_order(x=other, y=one).answer[-1] == f"{told}causal LM {known} of 1."
 
 
-def test_one_checkpoint_is_no_course(tmp_path) -> None:
-    run = course.make_course(tmp_path, ("causal-lm",), (1,), [5000], {"mutual_information_over_training"})
-    assert drawn_section(run, "over-training") is None
-
-
-def test_a_run_without_such_tables_has_no_section(study) -> None:
-    assert drawn_section(study, "over-training") is None
-
-
 def test_a_table_that_cannot_be_read_leaves_out_its_figure_alone(run, tmp_path) -> None:
     names = {"mutual_information_over_training", "head_confidence_over_training"}
     damaged = course.make_course(tmp_path, ("causal-lm",), (1,), tables=names)
@@ -517,22 +420,7 @@ def test_text_of_tables_is_escaped(page) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
-def test_links_inside_the_page_lead_somewhere(page) -> None:
-    ids = set(re.findall(r'\sid="([^"]+)"', page))
-    body = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert {link for link in re.findall(r'href="#([^"]+)"', body) if link != "top"} <= ids
-
-
 def test_the_section_adds_little_more_than_a_megabyte(page, tmp_path) -> None:
     bare = RunFolder(tmp_path)
     bare.update(kind="study", title="Nothing")
     assert len(page.encode()) - len(write_report(bare).read_bytes()) < 1_100_000
-
-
-def test_every_figure_is_written_for_papers(tmp_path) -> None:
-    run = course.make_course(tmp_path / "run", ("causal-lm",), (1,))
-    names = {path.stem for path in write_figures(run, tmp_path, ["svg"])}
-    assert not any(" " in name for name in names)
-    assert {"loss-over-training", "order-over-training", "findings-over-training"} <= names
-    assert {"layers-over-training-information-input", "convergence-final-cka"} <= names
-    assert "var(--" not in (tmp_path / "layers-over-training-information-input.svg").read_text()

@@ -97,7 +97,7 @@ def test_who_wants_no_motion_goes_on_by_a_step_at_a_time(visit, followed) -> Non
     assert told(page).startswith("update 1 ")
 
 
-@pytest.mark.parametrize("clock", ["tokens", "progress", "lr_share"])
+@pytest.mark.parametrize("clock", ["tokens", "lr_share"])
 def test_another_axis_has_its_own_labels(visit, followed, clock) -> None:
     page = visit(followed)
     panel = alive(page, "layers-over-training")
@@ -112,7 +112,7 @@ def test_another_axis_has_its_own_labels(visit, followed, clock) -> None:
     assert f"clock={clock}" in page.url
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["dark"])
 def test_a_phone_shows_everything_without_scrolling_sideways(visit, followed, scheme) -> None:
     page = visit(followed, width=390, color_scheme=scheme)
     unfold(page)
