@@ -196,7 +196,7 @@ def test_a_claim_that_no_control_could_show_says_so() -> None:
     assert judged(claim(()), masked_lm=[1, 1, 1], causal_lm=[0, 0, 0])["reason"] == "No control was measured."
     row = judged(claim((), uncontrolled="chance is the limit"), masked_lm=[1, 1, 1], causal_lm=[0, 0, 0])
     assert row["verdict"] == "holds"
-    assert row["reason"].endswith("No control could show it: chance is the limit.")
+    assert row["reason"].endswith("No control could show the claim: chance is the limit.")
     assert (row["control_name"], np.isnan(row["control"])) == ("", True)
 
 

@@ -88,7 +88,7 @@ def test_the_objective_or_the_corpus_decides() -> None:
 def test_equal_parameters_show_no_preference_for_feed_forward() -> None:
     row = verdict(recorded(layer_sign={}), "V2")
     assert "for comparison, the same allocation for every parameter" in row["note"]
-    assert "No control could show it: with the same allocation for every parameter" in row["reason"]
+    assert "No control could show the claim: with the same allocation for every parameter" in row["reason"]
 
 
 def test_objectives_that_are_alike_are_not_distinct() -> None:

@@ -17,7 +17,7 @@ def verdict(tables, number):
         (1, 0.675 - 0.477, 0.05, "with depth, without the last layer: 0.979 ("),
         (2, -1 + 6 * 22 / (12 * 143), -0.8, "to the last layer but one: 0.177 ("),  # the weaker is GPT-2's
         (5, 0.20 - 0.105, 0.05, "0.095 ("),
-        (6, 0.24 - 1.5 * 0.01, 0.0, "rise at the last layer, by itself and minus 1.5 times each earlier one: 0.225 ("),
+        (6, 0.24 - 1.5 * 0.01, 0.0, "rise at the last layer, alone and minus 1.5 times each earlier rise: 0.225 ("),
     ],
 )
 def test_published_effects(published, number, effect, threshold, text):
@@ -70,7 +70,7 @@ def test_fall_at_the_last_layer_is_no_jump_though_it_is_the_smallest(make_study)
     study.average_similarity["translation"] = np.append(np.linspace(0.6, 0.2, 12), 0.19)
     row = verdict(study.tables(), 6)
     assert row["verdict"] == "fails"
-    assert "minus 1.5 times each earlier one: -0.01" in row["note"]
+    assert "minus 1.5 times each earlier rise: -0.01" in row["note"]
 
 
 def test_isotropic_gaussians_have_no_gap(published):

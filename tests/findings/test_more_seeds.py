@@ -83,7 +83,7 @@ def test_a_study_tells_it_and_so_many_seeds_decide(make_study):
     assert few["verdict"] == "undetermined"
     needed = few["seeds_needed"]
     assert 3 < needed < 30
-    assert few["reason"].endswith(f"with the spread of these 3 seeds, about {needed} would decide it.")
+    assert few["reason"].endswith(f"with the spread of these 3 seeds, about {needed} seeds would decide it.")
     many = evaluate(make_study(seeds=tuple(range(2 * needed)), noise=0.01, between=0.1).tables(), claim).iloc[0]
     assert many["verdict"] == "holds"
     assert many["seeds_needed"] == 0

@@ -42,7 +42,7 @@ def test_all_hold_where_they_are_true(held):
     assert list(few["verdict"]) == ["holds"] * 3 + ["undetermined"] * 2
     assert list(few["seeds_needed"])[3:] == [4, 5]  # of V4 16 functions, of V5 73 gates
     assert list(held["control_name"]) == [
-        "random heads, as many, without further training",
+        "as many random heads, without further training",
         "converged model with as many random heads instead of the pruned one",
         "random orders of all heads",
         "as many random heads of the converged model (expected share)",
@@ -165,11 +165,11 @@ def test_the_loss_stands_in_for_bleu():
     ("name", "sweeps", "changes", "reason"),
     [
         ("V1", {}, {"pruning": None}, "The table pruning is absent: a plan with [pruning] on = true makes it"),
-        ("V1", {"methods": ("random",)}, {}, "heads of the encoder were chosen by hard-concrete"),
+        ("V1", {"methods": ("random",)}, {}, "heads of the encoder were chosen by method hard-concrete"),
         ("V1", {"methods": ("hard-concrete",)}, {}, "No control was measured"),
         ("V1", {"left": (16,) * 6}, {}, "removed a head of the encoder"),
-        ("V2", {"methods": ("hard-concrete", "random")}, {}, "heads of the encoder were chosen by scratch"),
-        ("V3", {"scopes": ("encoder-self",)}, {}, "heads among all were chosen by hard-concrete"),
+        ("V2", {"methods": ("hard-concrete", "random")}, {}, "heads of the encoder were chosen by method scratch"),
+        ("V3", {"scopes": ("encoder-self",)}, {}, "heads (scope all) were chosen by method hard-concrete"),
         ("V3", {}, {"pruned_heads": None}, "The table pruned_heads is absent"),
         ("V4", {"left": (16, 15, 14, 13, 12, 11)}, {}, "left fewer than half of the encoder's heads"),
         ("V4", {}, {"pruned_roles": None}, "The table pruned_roles is absent"),

@@ -73,14 +73,14 @@ def test_two_that_count_and_disagree_decide_nothing(tables_of):
 def test_clusters_that_miss_the_entropy_do_not_count(tables_of):
     row = verdict(tables_of(FALLING, entropy=6.0), V3)
     assert row["verdict"] == "fails"
-    assert "By clusters, with only 5.21 of 6 nats found at layer 0: holds." in row["reason"]
+    assert "By clusters (only 5.21 of 6 nats found at layer 0): holds." in row["reason"]
 
 
 def test_usable_information_of_too_few_tokens_does_not_count(tables_of):
     row = verdict(tables_of(FALLING, usable_entropy=6.0), V3)
     assert row["verdict"] == "holds"
     assert row["reason"].startswith("By clusters, ")
-    assert "By usable information, with only 5.3 of 6 nats found at layer 0: fails." in row["reason"]
+    assert "By usable information (only 5.3 of 6 nats found at layer 0): fails." in row["reason"]
 
 
 def test_of_two_that_both_miss_it_neither_decides_alone(tables_of):

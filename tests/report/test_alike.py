@@ -110,7 +110,7 @@ def test_what_was_matched_is_a_table_beside_its_operations(tmp_path) -> None:
     rows = {row["label"]: row for row in figure.payload["rows"]}
     assert rows["masked LM"]["cells"][2] == "1.05 × 10¹²"
     assert rows["masked LM"]["told"] == "matched"
-    assert rows["translation"]["told"] == "of the reading side"
+    assert rows["translation"]["told"] == "matched on the reading side"
     assert figure.payload["notes"] == ["causal LM: norms stand before each part."]
     assert figure.answer[0].startswith(
         "Operations differ by a factor of up to 3.00: fewest for masked LM (1.05 × 10¹²)"

@@ -162,7 +162,7 @@ def test_the_sentences_can_be_chosen(run, figures, tmp_path) -> None:
     layers = cells.index.get_level_values("layer")
     assert ((cells["held-out"] < cells["train"]) == (layers == 2)).all()
     assert "On held-out sentences no share" in " ".join(found["allocation-components"].answer)
-    assert "On held-out sentences the loss fell by causal LM" in " ".join(found["allocation-loss"].answer)
+    assert "On held-out sentences the loss fell by " in " ".join(found["allocation-loss"].answer)
     page = write_report(other).read_text()
     assert page.count('class="shown-set"') == 3
 

@@ -175,8 +175,8 @@ def test_alignment(tmp_path):
         "change the gap to translation in self-similarity."
     )
     assert figures["alignment-bleu"].words == (
-        "Fine-tuned, the encoder gives BLEU 8 (6 to 11), 7 (5 to 10) more than as it was and 22 (19 to 24) less than "
-        "the decoder's own."
+        "Fine-tuned, the encoder gives BLEU 8 (6 to 11), 7 (5 to 10) more than before and 22 (19 to 24) less than "
+        "the decoder's own encoder."
     )
 
 

@@ -27,7 +27,7 @@ def test_own_tables_are_drawn_by_what_they_hold():
     assert plot(layers).answer == "From layer 0 to layer 2, model gains 0.300."
     assert plot(layers, table_name="my accuracy").question == "My accuracy by layer"
     heads = layers.assign(head=0)
-    assert plot(heads).answer == "Most in model at layer 2, head 0: 0.4; the mean over heads is 0.233."
+    assert plot(heads).answer == "Highest in model at layer 2, head 0: 0.4; the mean over heads is 0.233."
     dots = pd.DataFrame({"model": ["a", "b"], "value": [1.0, 3.0], "low": [0.5, 2.0], "high": [1.5, 4.0]})
     assert plot(dots).answer == "Most: b (3); least: a (1)."
     assert len(plot(layers)._panels) == len(plot(heads)._panels) == len(plot(dots)._panels) == 1

@@ -66,7 +66,8 @@ def test_the_report_draws_them_and_escapes_what_they_say(analysed) -> None:
     assert "Largest &lt;b&gt;weight&lt;/b&gt; of a query." in page
     assert "Largest <b>weight" not in page
     figure = analysed.figures["own/table-sharpest"]
-    told = re.match(r"Most in tiny at layer (\d), head (\d): ([\d.]+); the mean over heads is [\d.]+ \(", figure.answer)
+    pattern = r"Highest in tiny at layer (\d), head (\d): ([\d.]+); the mean over heads is [\d.]+ \("
+    told = re.match(pattern, figure.answer)
     assert told is not None, figure.answer
     row = analysed.tables["sharpest"].query(f"trained and layer == {told[1]} and head == {told[2]}").iloc[0]
     halves = on_halves(np.array([row["value"]]), [row["replicates"]])  # the first one chose the head

@@ -310,7 +310,8 @@ def _verdict(
     if obstacles:
         return UNTESTABLE, " ".join(_sentence(obstacle) for obstacle in obstacles)
     if control is None:
-        return deciding.verdict, f"{_sentence(str(deciding))} {_sentence(f'No control could show it: {uncontrolled}')}"
+        why = _sentence(f"No control could show the claim: {uncontrolled}")
+        return deciding.verdict, f"{_sentence(str(deciding))} {why}"
     if deciding.verdict == "holds" and control.shows_claim:
         return "undetermined", _sentence(
             f"{deciding}. The control shows it too: {control.name}, {short(control.value)}"

@@ -258,5 +258,5 @@ def seeds_text(needed: int | None, seeds: int) -> str:
     """The number of seeds as a sentence; "" if it is unknown."""
     if needed is None:
         return ""
-    many = f"about {needed:,}" if needed <= MOST_SEEDS else f"no number up to {MOST_SEEDS:,}"
+    many = f"about {needed:,} seeds" if needed <= MOST_SEEDS else f"no number of seeds up to {MOST_SEEDS:,}"
     return f"At this effect, and with the spread of these {seeds} seeds, {many} would decide it."

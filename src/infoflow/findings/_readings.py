@@ -155,7 +155,7 @@ def untrained_share(kind: str, less: str = "") -> Reading:
 def how_closed(numbers: np.ndarray) -> str:
     """How the attention was closed, in words, from rows of `lost_share`."""
     if numbers[0, 1] > 0:
-        return f"closed in all blocks and trained further that way for {numbers[0, 2]:,.0f} updates"
+        return f"closed in all blocks and the model trained further that way for {numbers[0, 2]:,.0f} updates"
     return "closed in all blocks at test time (no model was retrained; a plan with [context] on = true retrains models)"
 
 

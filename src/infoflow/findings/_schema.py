@@ -81,7 +81,7 @@ FINDINGS_OVER_SCALE = TableSchema(
         Column("width", "int64", "units", "width of the states"),
         Column("layers", "int64", "layers", "layers of the stack; of an encoder-decoder, those of the encoder"),
         Column("decoder_layers", "int64", "layers", "layers of the decoder of an encoder-decoder"),
-        Column("update", "int64", "updates", "how many the models had; -1: all. Checkpoints are measured on less text"),
+        Column("update", "int64", "updates", "updates of the models; -1: all. Checkpoints are measured on less text"),
         Column("tokens", "float64", "tokens", "source tokens that the claim's models had read until then"),
         Column("updates", "float64", "updates", "updates of the whole training"),
         Column("parameters", "float64", "parameters", "mean over the claim's models, as in the next two columns"),

@@ -20,7 +20,8 @@ class Source(str):
     read: SourceRead
 
     def __new__(cls, work: str, read: SourceRead, *, ours: bool = False) -> "Source":
-        source = super().__new__(cls, f"infoflow: ours, after {work}" if ours or read == "second hand" else work)
+        ours_too = (ours or read == "second hand") and not work.startswith("infoflow: ours, after ")
+        source = super().__new__(cls, f"infoflow: ours, after {work}" if ours_too else work)
         source.read = read
         return source
 

@@ -114,7 +114,7 @@ class _Judgement:
         return str(self.row["verdict"])
 
     def __str__(self) -> str:
-        return f"by {self.name}{f', {self.missed}' if self.missed else ''}: {self.verdict}"
+        return f"by {self.name}{f' ({self.missed})' if self.missed else ''}: {self.verdict}"
 
 
 def combined(
@@ -156,9 +156,9 @@ def _missed(known: Mapping[str, Reading], models: ModelGroup) -> str:
     try:
         found = gather(known, models) if known else {}
     except Absent:
-        return "whose layer 0 was not measured"
+        return "layer 0 was not measured"
     rows = [(value, entropy) for one in found.values() for value, entropy in one.values_UK.tolist()]
     value, entropy = min(rows, key=lambda row: row[0] / row[1], default=(1.0, 1.0))
     if value >= (1 - LIMITED) * entropy:
         return ""
-    return f"with only {short(value)} of {short(entropy)} nats found at layer 0"
+    return f"only {short(value)} of {short(entropy)} nats found at layer 0"

@@ -125,8 +125,8 @@ GEOMETRY = TableSchema(
             "space",
             "string",
             "",
-            "raw; centred: minus the layer's mean; standardised: each dimension also of variance 1; rank: "
-            "Spearman's correlation in place of the cosine",
+            "raw; centred: minus the layer's mean; standardised: each dimension also scaled to variance 1; "
+            "rank: Spearman's correlation in place of the cosine",
         ),
         Column(
             "words", "string", "", "a word's state: mean, first or last of its tokens; or token: every token by itself"

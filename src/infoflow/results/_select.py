@@ -90,22 +90,22 @@ MATCH = TableSchema(
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
         *KEYS,
-        Column("parameters", "int64", "", "of the model and of everything that was trained with it or taught it"),
-        Column("measured_parameters", "int64", "", "of the part that is measured"),
+        Column("parameters", "int64", "", "parameters of the model and of all that was trained with it or taught it"),
+        Column("measured_parameters", "int64", "", "parameters of the part that is measured"),
         Column(
             "flops",
             "float64",
             "operations",
-            "of the whole training, forward and backward: matrix products and attention, counted on the "
+            "operations of the whole training, forward and backward: matrix products and attention, counted on the "
             "training's own batches (`count_training_flops`)",
         ),
         Column(
             "flops_error", "float64", "operations", "standard error of flops, which are counted on some of the updates"
         ),
         Column("updates", "int64", "updates", "optimiser steps"),
-        Column("source_tokens", "int64", "tokens", "read by the stack that reads the text"),
-        Column("target_tokens", "int64", "tokens", "read by a decoder beside an encoder"),
-        Column("supervised_tokens", "int64", "tokens", "that the loss was computed on"),
+        Column("source_tokens", "int64", "tokens", "tokens read by the stack that reads the text"),
+        Column("target_tokens", "int64", "tokens", "tokens read by a decoder beside an encoder"),
+        Column("supervised_tokens", "int64", "tokens", "tokens that the loss was computed on"),
         Column(
             "drawn_weights",
             "int64",

@@ -200,7 +200,7 @@ def c5(curves: Curves) -> list[Condition]:
             alone=False,  # all heads attend broadly before training
         ),
         exceeds(
-            "divergence of heads of different layers minus that of one layer, above the same with layers permuted",
+            "divergence of heads across layers minus that within a layer, above the same with layers permuted",
             curves["layers"],
             0.0,
             "nats",

@@ -86,7 +86,7 @@ def v7(curves: Curves) -> list[Condition]:
             published=0.83,
         ),
         exceeds(
-            "share of the same head for the rarest token, beyond uniform attention and its own with shuffled ranks",
+            "the same head's share for the rarest token, beyond that of uniform attention and of shuffled ranks",
             curves["head"][:, 1:],
             CHANCE,
             "share of queries",

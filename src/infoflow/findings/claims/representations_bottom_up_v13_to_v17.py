@@ -27,7 +27,7 @@ _V13_READS = {
     "representations:V-13",
     "At the top layer a masked LM preserves token identity best, a translation encoder less, a causal LM least.",
     source=BOTTOM_UP,
-    cause="A deep decoder, or a short training: with one decoder layer and ten million tokens it held at two widths.",
+    cause="A deep decoder, or short training: with one decoder layer and ten million tokens it held at two widths.",
     examined="scale",
     published=".976 (masked LM), .916 (translation) and .768 (causal LM) of 50 neighbours at layer 6",
     statistic="share of the 50 nearest neighbours that are the same token, top layer: masked LM over translation over "

@@ -194,7 +194,7 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
     cause=NO_CAUSE,
     examined="reasons",
     published="no number: the figure that shows it is not readable. There a pretrained BERT is compared with a "
-    "translation encoder of other data; here both models share data, tokens and initialisation",
+    "translation encoder trained on other data; here both models share data, tokens and initialisation",
     statistic="mean cosine of random word occurrences at layer 0: translation encoder over masked LM by more than .05",
     reads=_Z5_READS,
     controls=(
@@ -247,11 +247,11 @@ def z6(curves: Curves) -> list[Condition]:
     earlier, last = steps[:, :-1], steps[:, -1:]
     return [
         exceeds(
-            f"rise at the last layer, by itself and minus {_RATIO} times each earlier one",
+            f"rise at the last layer, alone and minus {_RATIO} times each earlier rise",
             np.concatenate([last, last - _RATIO * earlier], axis=1),
             0.0,
             "cosine",
-            ["by itself", *step_names(earlier.shape[1], 0)],
+            ["alone", *step_names(earlier.shape[1], 0)],
         )
     ]
 

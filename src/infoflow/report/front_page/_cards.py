@@ -178,7 +178,7 @@ def _clause(measure: CardMeasure, seen: Effects, line: Series, verb: str, first:
     _, inside, behind = verb.partition(" in {line}")
     subject = (f"in {{line}}{behind}" if again and inside else verb).format(line=line.label, at=seen.at.get(line.key))
     if verb == _UNCLEAR:
-        return subject
+        return verb.format(line=line.label)
     estimate = seen.shown[line.key]
     value = abs(estimate.value) if measure.rises != measure.falls else estimate.value
     amount = _amount(value, measure, seen.deciding, change=verb.endswith(" by"), unit=first)

@@ -233,7 +233,7 @@ def _reason(text: str) -> str:
         return f"need {plan[1].strip().rstrip(',')} in the plan" if plan else "need a table that was not measured"
     if text.startswith("There is no"):
         return "need an objective that is not among the models"
-    return "need something else: see each claim"
+    return "need something else (see each claim)"
 
 
 _Scored = Iterator[tuple[str, bool, str]]

@@ -25,10 +25,10 @@ _HEAD_STATISTICS = Method(
     Confidence: mean over queries of the strongest attention weight. Entropy: mean of −Σ <i>a</i> ln <i>a</i>, in nats.
     Special tokens count neither as keys nor as queries; remaining weights are not rescaled. Baseline: the value of a
     head that spreads its attention evenly over all keys it may see, special tokens included. Keys that tie for the
-    strongest share the query. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges for
-    which the attending word's strongest key is the word at the other end (subwords merged), compared with the
+    strongest weight share the query. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges
+    for which the attending word's strongest key is the word at the other end (subwords merged), compared with the
     relation's best fixed offset. Rarest token: by frequency in the training corpus. Patterns: measured on repeated
-    random tokens (Olsson et al. 2022). In sentences: value-weighted is ‖<i>A</i><sub>ij</sub>
+    random tokens (Olsson et al. 2022). In the example sentences, value-weighted is ‖<i>A</i><sub>ij</sub>
     <i>f</i>(<i>x</i><sub>j</sub>)‖ as a share of its row (Kobayashi et al. 2020).
     """,
 )

@@ -38,8 +38,8 @@ _METHOD = Method(
     token's logit. Confidence: mean over queries of the strongest attention weight. Functions: positional, if at least
     90% of queries look most at one offset; syntactic, if the head finds the other end of a relation ten points more
     often than the relation's best offset does; rare token, if half of the queries look most at the sentence's rarest
-    token. A function is chosen on one half of the sentences and must exceed its limit with the 95% interval on the
-    other; if several do, the clearest counts. After Voita et al. (2019).
+    token. A function is chosen on one half of the sentences; on the other, the whole 95% interval must exceed its
+    limit; if several do, the clearest counts. After Voita et al. (2019).
     """,
 )
 _LABELLED = 8  # heads per layer up to which squares hold their numbers
@@ -149,7 +149,7 @@ def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
                 mean = Samples.bare(heads.groupby("seed")["confidence"].mean().to_dict()).estimate()
                 parts.append(f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(mean)}")
         clauses.append(f"{one.label}, {listed(parts)}")
-    return f"Number of heads with each function, and their mean confidence: {'; '.join(clauses)}."
+    return f"Heads with each function, counted over all seeds, and their mean confidence: {'; '.join(clauses)}."
 
 
 def _caption(rows: pd.DataFrame, trained: pd.DataFrame, shown: dict[str, Statistic]) -> str:

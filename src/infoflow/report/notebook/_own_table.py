@@ -209,7 +209,7 @@ def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> lis
         best = trained.iloc[found.key]
         kind = f", {kind_label(best['stack'], best['kind'])}" if trained[["stack", "kind"]].nunique().max() > 1 else ""
         place = f"layer {best['layer']}, head {best['head']}{kind}"
-        most = f"Most in {series.label} at {place}: {number(found.estimate.value)} {unit}"
+        most = f"Highest in {series.label} at {place}: {number(found.estimate.value)} {unit}"
         mean = f"the mean over heads is {number(trained['value'].mean())}"
         beside = f" ({number(control['value'].mean())} untrained)" if len(control) else ""
         answer.append(f"{most.rstrip()}; {mean}{beside}.")

@@ -114,8 +114,8 @@ _INPUT = LayerFigure(
         "embeddings determine their tokens.",
         HOW_BANDS,
         "A curve that starts below that line at layer 0 misses information, because there are too few clusters or "
-        "because they follow positions, not tokens; a rise from there is an artefact of the clustering. It would be "
-        "surprising if a causal LM kept its input to the top: it is trained to predict the next token.",
+        "because clusters separate positions, not tokens; a rise from there is an artefact of the clustering. It would "
+        "be surprising if a causal LM kept its input to the top: it is trained to predict the next token.",
         _HOW_ESTIMATED,
     ),
     method=INFORMATION_METHOD,

@@ -140,7 +140,7 @@ def _logit_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
     later = [f"{_halfway(frame, one, 'logit')} in {one.label}" for one in _read_through(frame, models, "logit")]
     if _best_lens(frame) != "tuned" or not later:
         return []
-    return [f"By the logit lens, predictions are nearer to the final one than to the mean from layer {listed(later)}."]
+    return [f"By the logit lens, from layer {listed(later)}, predictions are nearer to the final one than to the mean."]
 
 
 def _halfway_words(frame: pd.DataFrame, models: ModelSelection) -> str:

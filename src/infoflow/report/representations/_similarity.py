@@ -190,10 +190,10 @@ def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> Repor
         how_to_read=[
             "Each square is a pair of layers: one model's upwards, the other's across; 0 = embeddings. The stronger "
             "the colour, the more similar; the palest colour is the similarity of the same layers with the words of "
-            "one shuffled. All maps of a measure have one scale.",
+            "one model shuffled. All maps of a measure have one scale.",
             "In every column the framed square is the most similar layer. Frames along the diagonal: both models do "
             "the same at the same depth; frames in one row: one layer resembles all layers of the other model.",
-            "Choose a measure above the maps. They are invariant to different changes: Procrustes and CKA to "
+            "Choose a measure above the maps. Measures are invariant to different changes: Procrustes and CKA to "
             "rotations, PWCCA to any linear map, RSA to whatever keeps the order of the distances.",
         ],
         method=METHOD,

@@ -70,8 +70,8 @@ _DIMENSION = LayerFigure(
     how_to_read=(
         "Across: layers. Up: in how many directions a point can move and stay in the cloud, estimated from the ratio "
         "of the distances to its two nearest neighbours.",
-        f"{HOW_BANDS} “Gaussian” is one cloud with the same covariance. Words have fewer dimensions than it, because "
-        "they lie in tight groups.",
+        f"{HOW_BANDS} “Gaussian” is one cloud with the same covariance. Words have fewer dimensions, because they "
+        "lie in tight groups.",
     ),
     method=_DIMENSION_METHOD,
     caption=lambda rows: f"{_left_out(rows)} Repeated points are left out.",
@@ -115,9 +115,9 @@ _VARIANCE = _Likeness(
     control_name="shuffled words",
     noun="explainable variance",
     how="Up: the share of the variance of a word's occurrences that lies along one direction, averaged over words. "
-    "Corrected: minus the same share for all occurrences together; below 0.05 the paper calls a static vector a poor "
-    "substitute. With few occurrences, one direction explains much by chance: the dotted line shows the value after "
-    "occurrences were shuffled between words.",
+    "For random words it is this share for all occurrences together. If the corrected share is below 0.05, the paper "
+    "calls a static vector a poor substitute. With few occurrences, one direction explains much by chance: the dotted "
+    "line shows the value after occurrences were shuffled between words.",
     bounds=SHARE,
 )
 _RANDOM = "random words"  # the baseline that a correction subtracts
@@ -287,8 +287,8 @@ def _likeness_figure(
         ],
         caption=f"{' '.join(notes)} {scale} Controls are means over models.{sample_note(frame)}",
         how_to_read=[
-            "Across: layers, from the embeddings (0) to the top. Corrected: minus the same for random words, which is "
-            "also high in a narrow space.",
+            "Across: layers, from the embeddings (0) to the top. Corrected: the value for random words, which is also "
+            "high in a narrow space, is subtracted.",
             *dict.fromkeys(likeness.how for likeness, _ in tables),
             HOW_BANDS,
         ],

@@ -34,7 +34,7 @@ def _shares_win(number: int, kind: str, which: str, how: str) -> Finding:
 
     @claim(
         f"heads:D{number}",
-        f"The share of the source shows better than the model's own log-probability which translations {which}.",
+        f"The source's share is better than the model's own log-probability at showing which translations {which}.",
         source=WORKINGS,
         published="a low share of the source detects the most severe hallucinations twice as accurately as the methods "
         "before it",

@@ -62,7 +62,7 @@ def w1(curves: Curves) -> list[Condition]:
 
 @claim(
     "weights:W2",
-    "Heads of a masked LM that look at the previous token in text do so by their weights for positions.",
+    "Heads of a masked LM that look at the previous token in text do so because of their weights for positions.",
     source=_FRAMEWORK.beyond,
     published="no number; the question is ours",
     statistic="Spearman's correlation over heads: share of positions whose best key by weights is the previous one, "
@@ -94,7 +94,7 @@ def _strongest_key(rows: SeedRows) -> np.ndarray:
 
 @claim(
     "weights:W3",
-    "In a causal LM, composition is strongest by keys: some head finds its keys by what an earlier head wrote, as "
+    "In a causal LM, composition is strongest through keys: some head finds its keys by what an earlier head wrote, as "
     "induction heads do.",
     source=INDUCTION.beyond,
     published="a two-layer model: K-composition of induction heads with a previous-token head is large, Q and V small",

@@ -63,7 +63,7 @@ _Z4_METRICS = ("average similarity gap", "self-similarity gap")
     "representations:Z-4",
     "An aligned masked LM resembles the translation encoder in how similar its words are, layer by layer.",
     source=ENCODER_SPACES,
-    cause="Encoders that start with the same weights are already alike: for an encoder of another training the gap "
+    cause="Encoders that start with the same weights are already alike: for an encoder from another run the gap "
     "shrank (.069 to .036, one seed). Longer alignment did not help.",
     examined="alignment",
     published="direction only: the curves of average and self-similarity approach the translation encoder's",

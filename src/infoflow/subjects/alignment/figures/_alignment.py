@@ -30,7 +30,7 @@ _METHOD = Method(
     encoder <i>g</i> and the initial <i>f</i><sub>0</sub> frozen; a word's vector is that of its last subword. After
     Cao, Kitaev and Klein (2020) and Vázquez et al. (2021), at a higher learning rate. Retrieval is by CSLS with 10
     neighbours (Conneau et al. 2018), every vector at norm 1. “Linear map only” is the least-squares map on training
-    words; the same map is fitted for the encoder that was fine-tuned under the decoder. All numbers are of sentences
+    words; the same map is fitted for the encoder that was fine-tuned under the decoder. All numbers come from sentences
     that nothing was fitted on.
     """,
 )
@@ -125,13 +125,13 @@ def _score_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         ],
         caption=f"{_marks(table)} Top-layer vectors after the map, on "
         f"{int(table.loc[table['metric'] == 'mse', 'count'].median()):,} words of held-out sentences "
-        f"({int(table.loc[table['metric'] == 'retrieval forward', 'count'].median()):,} candidates of a retrieval).",
+        f"({int(table.loc[table['metric'] == 'retrieval forward', 'count'].median()):,} candidates per retrieval).",
         how_to_read=[
-            "One line per way of training: aligned, the encoder and a linear map learn together to give each word the "
-            "vector that the translation encoder gives it; under the decoder, the encoder is fine-tuned as part of the "
-            "translation model, and a linear map is fitted afterwards; linear map only, the encoder is not trained.",
-            "Grey lines are controls: trained on links to words of other sentences; or without links, to keep the "
-            "encoder's vectors, under a random map. They must not come close to the aligned one.",
+            "One line per variant. Aligned: the encoder and a linear map learn together to give each word the vector "
+            "that the translation encoder gives it. Under the decoder: the encoder is fine-tuned as part of the "
+            "translation model, and a linear map is fitted afterwards. Linear map only: the encoder is not trained.",
+            "Grey lines are controls: one is trained on links to words of other sentences; the other, without links, "
+            "only keeps the encoder's vectors and has a random map. They must not come close to the aligned one.",
             "The dashed grey mark ignores the word: chance for retrieval, the mean vector for the error, shuffled "
             "words for RSA and PWCCA.",
         ],
@@ -242,7 +242,7 @@ def _curve_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         how_to_read=[
             "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
             "word are. Across: layers, from the embeddings (0).",
-            "If alignment made the masked LM an encoder like the other, its line would be nearer to that of "
+            "If alignment made the masked LM like the translation encoder, its line would be nearer to that of "
             "translation than the unaligned line in every layer, and not only at the top, which is trained to match.",
         ],
         method=_METHOD,
@@ -300,8 +300,8 @@ def _bleu_words(before: Samples, after: Samples, own: Samples) -> str:
     gain, left = (after - before).estimate(), (after - own).estimate()
     return sentence(
         f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, "
-        f"{difference_text(gain, 'more', 'less')} than as it was and {difference_text(left, 'more', 'less')} than the "
-        "decoder's own"
+        f"{difference_text(gain, 'more', 'less')} than before and {difference_text(left, 'more', 'less')} than the "
+        "decoder's own encoder"
     )
 
 
@@ -314,6 +314,6 @@ def _drift_sentence(frame: pd.DataFrame) -> list[str]:
     difference = (after - before).estimate()
     towards = {1: "comes nearer to", -1: "moves away from", 0: "does not clearly move towards"}[difference.sign]
     return [
-        f"It was not trained on the other encoder's vectors, and its space {towards} that encoder's: RSA of the top "
-        f"layers {estimate_text(after.estimate())} after {estimate_text(before.estimate())}."
+        f"Fine-tuning did not use the vectors of the decoder's own encoder. The tuned space {towards} that encoder's: "
+        f"RSA at the top is {estimate_text(after.estimate())} after and {estimate_text(before.estimate())} before."
     ]

@@ -80,9 +80,7 @@ def l2(curves: Curves) -> list[Condition]:
     totals = {name: components_by_layer(curve).sum(axis=2) for name, curve in curves.items()}
     labels = [f"{name}, {layer}" for name, total in totals.items() for layer in layer_names(total.shape[1], 0)]
     shares = np.concatenate(list(totals.values()), axis=1)
-    return [
-        stays_below("share of some layer in the loss change of its stack", shares, 0.0, "share", labels, over="any")
-    ]
+    return [stays_below("a layer's share of the loss change of its stack", shares, 0.0, "share", labels, over="any")]
 
 
 TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in OBJECTIVES}

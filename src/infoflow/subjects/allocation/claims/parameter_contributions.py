@@ -215,9 +215,9 @@ LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
     "dynamics:V6",
     "In masked language modelling keys and queries raise the loss in many more steps than anything else.",
     source=CONTRIBUTIONS_ON_SLIDES,
-    published="steps of 125,000 in which a component raised the loss (slides): masked LM key 1565, query 2055, value "
-    "24, output 6, W1 0, W2 0; causal LM 24 to 29 each; translation key and query 64, value 130, output 113, W1 59, "
-    "W2 131",
+    published="of 125,000 steps, those in which a component raised the loss (slides): masked LM key 1565, query 2055, "
+    "value 24, output 6, W1 0, W2 0; causal LM 24 to 29 each; translation key and query 64, value 130, output 113, "
+    "W1 59, W2 131",
     statistic="keys and queries, each as a sum over layers, hurt in more steps than value, output, W1 and W2 each, "
     "and in over 1 % of the steps",
     reads={"hurt": hurting(MASKED, (*LOOKING, *REST))},
@@ -292,7 +292,7 @@ _V8_READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTI
 )
 def v8(curves: Curves) -> list[Condition]:
     """Heads of self-attention; intervals over seeds."""
-    name = "standard deviation over the heads of a layer beyond noise, over their mean absolute contribution"
+    name = "standard deviation over the heads of a layer beyond noise, divided by their mean absolute contribution"
     return [exceeds(name, np.concatenate(list(curves.values()), axis=1), 0.25, "ratio", list(curves))]
 
 

@@ -28,7 +28,7 @@ LOSS_CHANGE = Method(
     title="Loss change allocation",
     text="""
     <i>A</i><sub>i</sub> = Δ<sub>i</sub> ∫ ∂<sub>i</sub><i>L</i>(<i>θ</i> + <i>s</i>Δ) d<i>s</i> along the straight line
-    between the weights before and after an update (or several), by the quadrature rule named in the answer;
+    between the weights before and after an update (or several), by the quadrature rule of the recording;
     Σ<sub>i</sub> <i>A</i><sub>i</sub> is the change of the loss. <i>L</i> is the plain objective on fixed sentences
     with frozen noise, without dropout, label smoothing or weight decay, in float32. A negative allocation helped, a
     positive one hurt. A tied embedding is one parameter. Intervals in the tables resample disjoint parts of the

@@ -228,8 +228,8 @@ def _held_out_sentence(curves: dict[str, pd.DataFrame], series: list[Series]) ->
             float(own["value"].iloc[0] - own["value"].iloc[-1])
             for own in (curve[curve["series"] == one.key] for curve in curves.values())
         ]
-        parts.append(f"{one.label} {number(falls[1])} nats ({100 * falls[1] / falls[0]:.0f}% of it)")
-    return [f"On held-out sentences the loss fell by {listed(parts)}."]
+        parts.append(f"{number(falls[1])} nats in {one.label} ({100 * falls[1] / falls[0]:.0f}%)")
+    return [f"On held-out sentences the loss fell by {listed(parts)}; 100% is its fall on training sentences."]
 
 
 def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ ALLOCATION_SIMILARITY = TableSchema(
     columns=(
         *_ENDS,
         Column("normalisation", "string", "", "share, or per_parameter"),
-        Column("metric", "string", "", "spearman or cosine; cosine follows the largest groups"),
+        Column("metric", "string", "", "spearman or cosine; the largest groups dominate the cosine"),
         *estimate_columns(
             "similarity in [-1, 1]",
             "similarity of the two share vectors",

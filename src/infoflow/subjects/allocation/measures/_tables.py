@@ -177,9 +177,7 @@ ALLOCATION_WINDOWS = TableSchema(
             "share of parameters",
             "parameters whose sign differs from the chord before, among those that moved in both",
         ),
-        _number(
-            "top_share", "share of the sum of |A|", "what the largest 1 % of |A| make up (normal distribution: .036)"
-        ),
+        _number("top_share", "share of the sum of |A|", "share of the largest 1 % of |A| (normal distribution: .036)"),
     ),
 )
 ALLOCATION_STEPS = TableSchema(

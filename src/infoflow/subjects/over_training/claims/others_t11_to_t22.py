@@ -290,7 +290,7 @@ def t22(curves: Curves) -> list[Condition]:
 
 @claim(
     "heads:M7",
-    "Early in training it already shows that many heads can be removed.",
+    "It is already apparent early in training that many heads can be removed.",
     source=SIXTEEN_HEADS,
     published="IWSLT: from about epoch 10 on, 40 % of the heads can be removed while keeping 85 to 90 % of the BLEU; "
     "in epochs 1 and 2, all heads cost the same",

@@ -340,7 +340,7 @@ SEED_DIVERGENCE = replace(
     description="Divergence of a checkpoint's predictions from those of another seed at the same update, on the same "
     "tokens.",
     light=False,
-    made_by="a plan with two or more seeds and seed_divergence in light or heavy of its [checkpoints] makes it",
+    made_by="a plan with two or more seeds and seed_divergence in light or heavy in its [checkpoints] makes it",
     columns=(
         PREDICTION_DIVERGENCE.columns[0],
         *estimate_columns(

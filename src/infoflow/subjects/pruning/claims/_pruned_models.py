@@ -120,7 +120,7 @@ def _chosen_by(table: Table, method: str, scope: str) -> Table:
 
 def _not_chosen(method: str, scope: str) -> str:
     heads = "heads (scope all)" if scope == ALL else "heads of the encoder"
-    return f"no {heads} were chosen by {method} in a {TRANSLATION.name} model: set it in the plan's [pruning]"
+    return f"no {heads} were chosen by method {method} in a {TRANSLATION.name} model: set it in the plan's [pruning]"
 
 
 def _method(rows: SeedRows, method: str, scope: str) -> SeedRows:

@@ -34,7 +34,7 @@ from ._pruned_models import (
     f"removed before quality drops by {CHEAP['bleu']} BLEU (without BLEU: {CHEAP['loss']} nats per token)",
     reads={"removable": removable_share()},
     controls=(
-        Control(name="random heads, as many, without further training", reads={"removable": removable_share(RANDOM)}),
+        Control(name="as many random heads, without further training", reads={"removable": removable_share(RANDOM)}),
     ),
     learned=(TRANSLATION,),
 )
@@ -147,7 +147,7 @@ FEW = 0.05
     "heads:V5",
     "Learned gates are decisive: in the end, nearly all of them are 0 or 1.",
     source=HEAVY_LIFTING,
-    cause="Too few updates for each penalty: with 1,500 instead of 120, none to 6 of 48 gates stayed undecided.",
+    cause="Too few updates for each penalty: with 1,500 instead of 120, 0 to 6 of 48 gates stayed undecided.",
     examined="pruning-scale",
     published="almost all gates are exactly 0 or 1 after training, in words without a number",
     statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",

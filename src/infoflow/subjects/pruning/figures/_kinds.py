@@ -220,8 +220,8 @@ def gates_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         how_to_read=[
             "Across: the points of the sweep, by the weight of the penalty on open gates; each starts from the "
             "previous one. Up: the share of gates between 0 and 1, which would pass on part of their head's output.",
-            "While gates are undecided, it is open which heads the model needs, and their heads count as left. Gates "
-            "start undecided; it would be surprising if many still were at the end.",
+            "While gates are undecided, it is unclear which heads the model needs, and their heads count as left. "
+            "Gates start undecided; it would be surprising if many still were at the end.",
         ],
         method=METHOD,
         data=table,

@@ -194,7 +194,7 @@ def roles_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "reaches a role's usual threshold on one half of the sentences and exceeds it with its 95% interval on the "
             "other. Functions are measured again at each point, since the heads that are left may change.",
             "Full colours: heads that hold a function. Pale, on top: heads that hold none, in the colour of their "
-            "strongest tendency; the paler, the nearer to its control; grey ones exceed no control. Grey and dashed: "
+            "strongest tendency, paler if it is nearer to its control; grey ones exceed no control. Grey and dashed: "
             "how many hold a function among as many random heads of the unpruned model.",
             "Curve: the share of the model's roles, such as one relation in one direction, that some head still holds; "
             "grey and dashed, the same for random heads. It would be surprising if pruning kept fewer.",

@@ -174,7 +174,7 @@ def random_heads(curves: dict) -> dict:
     "retrieval:R-17",
     "Heads that carry evidence are not those that recall from memory.",
     source=FACTUAL_RECALL,
-    published="ours; scaling a single head moves answers from memory to context (as summarised)",
+    published="none, the claim is ours; scaling a single head moves answers from memory to context (as summarised)",
     statistic="right answers on trained facts that are lost without the quarter of heads that copy most: with the "
     f"right document more than without one, by {_R17_LEAST}; at least {KNOWN} must be right without one "
     f"(our thresholds)",
