@@ -62,7 +62,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
     nothing is measured.
     """
     return Control(
-        "layers in random order, drawn for each training", reads, replicas=partial(_reordered, numbers=numbers)
+        "layers in random order, drawn for each training run", reads, replicas=partial(_reordered, numbers=numbers)
     )
 
 

@@ -142,10 +142,8 @@ GEOMETRY = TableSchema(
         Column("corrected", "float64", "", "value − baseline"),
         Column("corrected_low", "float64", "", "lower end of its 95% interval"),
         Column("corrected_high", "float64", "", "upper end of its 95% interval"),
-        Column("types", "int64", "types", "words averaged over; 0 where not by word"),
-        Column(
-            "least", "int64", "occurrences", "words with fewer occurrences are not averaged over; 0 where not by word"
-        ),
+        Column("types", "int64", "types", "words averaged over; 0: not a mean over words"),
+        Column("least", "int64", "occurrences", "words with fewer occurrences are left out; 0: not a mean over words"),
         Column(
             "left_out",
             "int64",

@@ -20,11 +20,11 @@ from ._within_tokens import UNKNOWN, PoolRules, PoolScore, TokenAspect, averaged
 Scores = list[dict[str, PoolScore]]  # for each layer, the statistic of each aspect
 
 SETTINGS = (
-    Column("pools", "int64", "tokens", "number of tokens averaged over: those that vary"),
+    Column("pools", "int64", "tokens", "tokens averaged over: their occurrences differ"),
     Column("neighbours", "int64", "neighbours", "k"),
     Column("metric", "string", "", "cosine or euclidean"),
     Column("few", "string", "", "treatment of tokens with few occurrences"),
-    Column("least", "int64", "occurrences", "tokens with fewer sampled ones are left out"),
+    Column("least", "int64", "occurrences", "tokens sampled less often are left out"),
 )
 
 _FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary()

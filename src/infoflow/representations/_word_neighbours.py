@@ -107,7 +107,7 @@ WORD_NEIGHBOURS = TableSchema(
         Column("stack", "string", "", "the stack that reads the text"),
         Column("layer", "int64", "", "0: the word's input embedding; else 1..L"),
         Column("word", "string", "", "a frequent word that is one token"),
-        Column("least", "int64", "occurrences", "words with fewer are left out"),
+        Column("least", "int64", "occurrences", "rarer words are left out"),
         Column(
             "disagreement",
             "float64",
@@ -132,13 +132,13 @@ WORD_NEIGHBOURS = TableSchema(
         Column("text", "string", "", "the sentence"),
         Column("begin", "int64", "characters", "where in it the word begins"),
         Column("end", "int64", "characters", "where in it the word ends"),
-        Column("rank", "int64", "", "of the neighbour, 0: the nearest"),
+        Column("rank", "int64", "", "rank of the neighbour; 0: the nearest"),
         Column("neighbour", "string", "", "another word"),
-        Column("cosine", "float64", "", "of the two vectors"),
-        Column("neighbour_sentence", "int64", "", "likewise of the neighbour"),
-        Column("neighbour_text", "string", "", "likewise of the neighbour"),
-        Column("neighbour_begin", "int64", "characters", "likewise of the neighbour"),
-        Column("neighbour_end", "int64", "characters", "likewise of the neighbour"),
+        Column("cosine", "float64", "", "cosine of the two vectors"),
+        Column("neighbour_sentence", "int64", "", "id of its sentence; −1 for layer 0"),
+        Column("neighbour_text", "string", "", "the neighbour's sentence"),
+        Column("neighbour_begin", "int64", "characters", "where the neighbour begins"),
+        Column("neighbour_end", "int64", "characters", "where the neighbour ends"),
     ),
 )
 

@@ -128,7 +128,7 @@ def _match(match: pd.DataFrame, models: ModelSelection) -> Drawn:
         answer=_sentences(rows),
         caption="One row per objective"
         + (" and architecture" if len(set(rows["architecture"])) > 1 else "")
-        + ", means over seeds; lines are 95% intervals, computed from the counted updates.",
+        + ", means over seeds; lines are 95% intervals, from the updates whose operations were counted.",
         payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, models), "notes": notes},
     )
 
@@ -182,7 +182,7 @@ def _table(rows: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
             "cells": [_short(row[name]) if row[name] else "–" for name in _COLUMNS],
             "told": row["initialisation"]
             .partition(":")[0]  # without the reason
-            .replace("matched on the side that reads the text", "of the reading side"),
+            .replace("matched on the side that reads the text", "matched on the reading side"),
         }
         for row in rows.to_dict("records")
     ]
