@@ -49,8 +49,6 @@ _W1_READS: dict[str, Reading] = {
     "logit rises when the head attends to them, on repeated random tokens; above 0",
     reads=_W1_READS,
     controls=(Control(name="untrained model", reads=untrained(_W1_READS), decisive=False),),
-    learned=(CAUSAL,),
-    minimum_seeds=1,
     given=Given(tasks=("causal-lm",)),
     uncontrolled="both numbers follow from the same matrices, so they agree in untrained models too",
 )
@@ -74,7 +72,6 @@ def w1(curves: Curves) -> list[Condition]:
             heads(HEAD_POSITIONAL.name, MASKED, offset=-1),
         )
     },
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def w2(curves: Curves) -> list[Condition]:
@@ -101,7 +98,6 @@ def _strongest_key(rows: SeedRows) -> np.ndarray:
     statistic="largest score by key over all pairs of heads, relative to random rotations, minus the largest by value: "
     "above 0",
     reads={"ratio": Table(HEAD_COMPOSITION.name, CAUSAL, needs=("via",), known=True).reduce(_strongest_key)},
-    learned=(CAUSAL,),
 )
 def w3(curves: Curves) -> list[Condition]:
     """Composition by keys compared with composition by values."""

@@ -36,7 +36,6 @@ def _first_half(curve: np.ndarray) -> np.ndarray:
     statistic="share of neurons that are never active, mean over the lower half of the layers minus that over the "
     "upper half, above 0",
     reads={"dead": _kind(DEAD).by()},
-    learned=(CAUSAL,),
 )
 def n1(curves: Curves) -> list[Condition]:
     """Dead neurons of the causal LM by layer."""
@@ -68,7 +67,6 @@ _LEAST_DETECTORS = 5
         .where(kind=SUPPRESSING)
         .reduce(_over_detectors)
     },
-    learned=(CAUSAL,),
     controls=(),
     uncontrolled="an untrained model has no token detectors, and the second condition compares them with all tokens",
 )
@@ -100,7 +98,6 @@ def _beyond_control(rows: SeedRows) -> np.ndarray:
         .where(kind=POSITIONAL)
         .reduce(_beyond_control)
     },
-    learned=(CAUSAL,),
 )
 def n3(curves: Curves) -> list[Condition]:
     """Positional neurons of the causal LM by layer."""
@@ -120,7 +117,6 @@ def n3(curves: Curves) -> list[Condition]:
     statistic="rank correlation over layers of the share of dead neurons with the inactivity of living ones, above 0; "
     "share of token detectors, mean over the lower half of the layers minus that over the upper half, above 0",
     reads={"dead": _kind(DEAD).by(), "activity": _kind(ACTIVE).by(), "detectors": _kind(DETECTOR).by()},
-    learned=(CAUSAL,),
 )
 def n4(curves: Curves) -> list[Condition]:
     """How sparse the layers of the causal LM are."""

@@ -43,7 +43,6 @@ _EVERY = _heads(tag=ALL)
     statistic="largest share of predictions on whose route a head lies, over all heads: above one half; the head is "
     "chosen on one half of the sentences and measured on the other",
     reads={"most": _EVERY.reduce(_most)},
-    learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
 )
@@ -74,7 +73,6 @@ def _places(rows: SeedRows) -> list[tuple[int, ...]]:
     statistic="share of predictions on whose route that head lies, minus the mean over all heads: above 0; the head is "
     "chosen on one half of the sentences, and routes are counted on the other",
     reads={"gain": together(_previous, _EVERY, heads(HEAD_POSITIONAL.name, CAUSAL, stack="decoder", offset=-1))},
-    learned=(CAUSAL,),
 )
 def r2(curves: Curves) -> list[Condition]:
     """The causal LM's previous-token head."""
@@ -96,7 +94,6 @@ def _specialised(rows: SeedRows) -> np.ndarray:
     "predictions: above .1 for some head and part of speech, which are chosen on one half of the sentences and "
     "measured on the other",
     reads={"gain": _heads(annotation="upos", tag=...).reduce(_specialised)},
-    learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
 )

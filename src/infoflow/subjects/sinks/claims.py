@@ -59,7 +59,6 @@ def _mean_beyond_uniform(rows: SeedRows) -> np.ndarray:
     statistic="share of attention on the first token, minus that of uniform attention, averaged over the heads of each "
     f"block from number {_LOWEST} on: above 0 in all",
     reads={"first": _first(CAUSAL, "share").reduce(_beyond_uniform, lowest=_LOWEST)},
-    learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
 )
@@ -78,7 +77,6 @@ def s1(curves: Curves) -> list[Condition]:
     statistic="in the block where the first token gets most attention, the length of its values over that of other "
     f"tokens' values, averaged over heads: below {_SHORT}, as untrained models scatter around 1; the block is {CHOSEN}",
     reads={"layer": busiest_layer(_first(CAUSAL, "share"), relative=_first(CAUSAL, "value_norm"))},
-    learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
 )
@@ -104,7 +102,6 @@ _S3_READS: dict[str, Reading] = {
     "self-attention: that of the causal LM minus that of the masked LM, above 0",
     reads=_S3_READS,
     controls=(seeds_alone(_S3_READS, "causal", "masked"),),
-    learned=(CAUSAL, MASKED),
 )
 def s3(curves: Curves) -> list[Condition]:
     """The causal LM's sink is stronger than the masked LM's."""
@@ -143,7 +140,6 @@ _RATIO = Table(MASSIVE_ACTIVATION.name, CAUSAL, needs=("layer",), known=True).wh
     statistic="largest activation of a sentence over the median: above 1,000 in some layer; one block makes over half "
     "of its rise on a logarithmic scale; over half of the layers after that block, without the last, stay above 1,000",
     reads={"largest": _RATIO.reduce(_largest), "course": _RATIO.reduce(_course)},
-    learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
 )
@@ -174,7 +170,6 @@ def _changes(rows: SeedRows) -> np.ndarray:
     statistic="mean over layers of the loss change when each sentence's four largest activations are set to zero: "
     "above that for random activations, and above that when they are set to their mean",
     reads={"change": Table(MASSIVE_ABLATION.name, CAUSAL, needs=("layer", "mode"), known=True).reduce(_changes)},
-    learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
 )

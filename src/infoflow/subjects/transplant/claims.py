@@ -82,7 +82,6 @@ WAYS = ("heads that learn on", "frozen heads")
             decisive=False,
         ),
     ),
-    learned=(TRANSLATION,),
 )
 def h1(curves: Curves) -> list[Condition]:
     """Specialised heads of a trained translation encoder in a fresh model."""

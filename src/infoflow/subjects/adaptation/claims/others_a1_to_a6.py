@@ -40,7 +40,6 @@ _A1_READS: dict[str, Reading] = {"change": change(MASKED)}
         Control(name="shuffled labels", reads={"change": change(MASKED, SHUFFLED)}, decisive=False),
         Control(name="two tuning seeds instead of before and after", reads=baselines(_A1_READS), decisive=False),
     ),
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def a1(curves: Curves) -> list[Condition]:
@@ -76,7 +75,6 @@ def _reads(general: Table, domain: Table) -> dict[str, Reading]:
         Control(name="untrained model, fully tuned, against the frozen features", reads=_reads(_UNTRAINED, _UNTRAINED)),
         Control(name="shuffled labels, fully tuned, against the frozen features", reads=_reads(_MIXED_UP, _MIXED_UP)),
     ),
-    learned=(MASKED,),
 )
 def a2(curves: Curves) -> list[Condition]:
     """By the source's four averages, tuning does not gain more after pretraining on the domain (3.26 points) than
@@ -113,7 +111,6 @@ def a2(curves: Curves) -> list[Condition]:
             reads={"domain and general": means(tuned(MASKED, control=SHUFFLED), tuned(MASKED))},
         ),
     ),
-    learned=(MASKED,),
 )
 def a3(curves: Curves) -> list[Condition]:
     gain = total_fall(curves["domain and general"])
@@ -138,7 +135,6 @@ def _a4_reads(*ways: Table) -> dict[str, Reading]:
         Control(name="untrained model in place of both", reads=_a4_reads(*[tuned(MASKED, trained=False)] * 2)),
         Control(name="shuffled labels in place of both", reads=_a4_reads(*[tuned(MASKED, control=SHUFFLED)] * 2)),
     ),
-    learned=(MASKED,),
 )
 def a4(curves: Curves) -> list[Condition]:
     """As we recall, both strategies won on each task in the source, which gives the differences by task."""
@@ -162,7 +158,6 @@ MOST = 0.9
     controls=(
         Control(name="scores under other tuning seeds instead of the loss", reads={"order": order_of_halves(MASKED)}),
     ),
-    learned=(MASKED,),
 )
 def a5(curves: Curves) -> list[Condition]:
     """If the order of the strategies by score changes with the tuning seeds, there is no order to predict, and the
@@ -186,7 +181,6 @@ def a5(curves: Curves) -> list[Condition]:
             reads={"gain": no_gain_by_size(MASKED)},
         ),
     ),
-    learned=(MASKED,),
 )
 def a6(curves: Curves) -> list[Condition]:
     gain = curves["gain"]

@@ -52,7 +52,6 @@ _A7_READS = _reads()
         Control(name="untrained models, tuned", reads=untrained(_A7_READS)),
         Control(name="shuffled labels", reads=_reads(SHUFFLED)),
     ),
-    learned=(MASKED, CAUSAL),
 )
 def a7(curves: Curves) -> list[Condition]:
     """The source's models also differ in their corpora; ours differ only in the objective."""
@@ -80,7 +79,6 @@ def _a8_reads(*variants: Table) -> dict[str, Reading]:
     controls=(
         Control(name="causal LM in place of one variant", reads=_a8_reads(*map(tuned, (*VARIANTS[:-1], CAUSAL)))),
     ),
-    learned=VARIANTS,
 )
 def a8(curves: Curves) -> list[Condition]:
     """The largest difference of several noisy means is biased upwards, so the check errs against the claim. The control
@@ -110,7 +108,6 @@ def _a9_reads(without: Table) -> dict[str, Reading]:
     "most one point below the one with next-sentence prediction (our margin)",
     reads=_a9_reads(tuned(MASKED)),
     controls=(Control(name="all pretraining dropped: untrained model", reads=_a9_reads(tuned(MASKED, trained=False))),),
-    learned=(MASKED, NEXT_SENTENCE),
 )
 def a9(curves: Curves) -> list[Condition]:
     name = "score of the masked LM minus that of the one with next-sentence prediction"
@@ -161,7 +158,6 @@ _A11_READS: dict[str, Reading] = {"lower less upper": regained(MASKED)}
     "numbers of blocks and tasks",
     reads=_A11_READS,
     controls=(Control(name="untrained model, tuned", reads=untrained(_A11_READS)),),
-    learned=(MASKED,),
     minimum_seeds=1,
 )
 def a11(curves: Curves) -> list[Condition]:
@@ -204,7 +200,6 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
             decisive=False,
         ),
     ),
-    learned=(MASKED,),
     hinders=hinders,
     minimum_seeds=1,
 )

@@ -41,7 +41,6 @@ _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one
             decisive=False,
         ),
     ),
-    learned=OBJECTIVES,
     reliable=halves_agree(parameters=True),
     uncontrolled="random signs help in half of the cases, which is the limit itself",
 )
@@ -72,7 +71,6 @@ _L2_READS: dict[str, Reading] = {
         # The same share for every layer.
         Control(name="the same allocation for every parameter", reads=baselines(_L2_READS), decisive=False),
     ),
-    learned=OBJECTIVES,
     reliable=halves_agree(),
 )
 def l2(curves: Curves) -> list[Condition]:
@@ -95,7 +93,6 @@ TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in
     "window that lowered the loss more than both neighbouring ones",
     reads={NAMES[one]: synchrony(one) for one in OBJECTIVES},
     controls=(Control(name="each layer's series rotated by a random number of windows", reads=TURNED),),
-    learned=OBJECTIVES,
     reliable=halves_agree(),
 )
 def l3(curves: Curves) -> list[Condition]:
@@ -125,7 +122,6 @@ RULES = ("simpson", "first-order")
             decisive=False,
         ),
     ),
-    learned=OBJECTIVES,
     uncontrolled="first order divided by itself is 1, whatever the residuals are",
 )
 def l6(curves: Curves) -> list[Condition]:
@@ -170,7 +166,6 @@ def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, a
             decisive=False,
         ),
     ),
-    learned=OBJECTIVES,
     reliable=halves_agree(parameters=True),
     uncontrolled="the share of a normal distribution, known exactly, is half of the limit",
 )
@@ -208,7 +203,6 @@ STATISTIC = "half correlation of groups without embeddings"
             decisive=False,  # ranks of other training runs are lower anyway
         ),
     ),
-    learned=OBJECTIVES,
     uncontrolled="unrelated halves correlate by 0, whatever is trained",
 )
 def z1(curves: Curves) -> list[Condition]:

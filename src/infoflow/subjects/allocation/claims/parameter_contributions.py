@@ -47,7 +47,6 @@ _V1_READS: dict[str, Reading] = WITHIN | {
     "it is below that within either",
     reads=_V1_READS,
     controls=(seeds_alone(_V1_READS, tuple(WITHIN), tuple(f"{one.name}, {other.name}" for one, other in PAIRS)),),
-    learned=OBJECTIVES,
     reliable=halves_agree(),
 )
 def v1(curves: Curves) -> list[Condition]:
@@ -90,7 +89,6 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
     ),
     uncontrolled="with the same allocation for every parameter there is no difference per parameter, whatever is "
     "trained",
-    learned=OBJECTIVES,
     reliable=halves_agree(),
 )
 def v2(curves: Curves) -> list[Condition]:
@@ -133,7 +131,6 @@ _V3_READS: dict[str, Reading] = ACROSS | {
             decisive=False,
         ),
     ),
-    learned=OBJECTIVES,
 )
 def v3(curves: Curves) -> list[Condition]:
     """Share profiles of the stacks that read the text, on several corpora and under different seeds."""
@@ -193,7 +190,6 @@ _V5_READS: dict[str, Reading] = {"encoder": profile(TRANSLATION, "encoder"), "de
         # The same share for every layer.
         Control(name="the same allocation for every parameter", reads=baselines(_V5_READS), decisive=False),
     ),
-    learned=(TRANSLATION,),
     reliable=halves_agree((TRANSLATION,)),
 )
 def v5(curves: Curves) -> list[Condition]:
@@ -225,7 +221,6 @@ LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
         Control(name="causal LM in place of the masked LM", reads={"hurt": hurting(CAUSAL, (*LOOKING, *REST))}),
         Control(name="translation encoder", reads={"hurt": hurting(TRANSLATION, (*LOOKING, *REST))}, decisive=False),
     ),
-    learned=(MASKED,),
     reliable=halves_agree((MASKED,)),
 )
 def v6(curves: Curves) -> list[Condition]:
@@ -263,7 +258,6 @@ def _later(name: str, late: np.ndarray, early: np.ndarray) -> Condition:
     "after translation after causal LM",
     reads=_V7_READS,
     controls=(seeds_alone(_V7_READS, *_V7_READS),),
-    learned=OBJECTIVES,
     reliable=halves_agree(),
 )
 def v7(curves: Curves) -> list[Condition]:
@@ -287,7 +281,6 @@ _V8_READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTI
     "a quarter of their mean absolute contribution, in the mean over layers and in every objective",
     reads=_V8_READS,
     controls=(Control(name="equal heads that differ only by the choice of sentences", reads=baselines(_V8_READS)),),
-    learned=OBJECTIVES,
     reliable=halves_agree(),
 )
 def v8(curves: Curves) -> list[Condition]:
@@ -313,7 +306,6 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
         Control(name="the same allocation for every parameter", reads=baselines(_V9_READS), decisive=False),
         Control(name="masked LM", reads={"causal": profile(MASKED)}, decisive=False),
     ),
-    learned=(CAUSAL,),
     reliable=halves_agree((CAUSAL,)),
 )
 def v9(curves: Curves) -> list[Condition]:

@@ -35,7 +35,6 @@ FACTOR = 1.5  # times as late, at least, to count as later; the square root of a
     "references': above 0 at some checkpoint before half of chrF's rise; its maximum not later than that under 5-grams",
     reads={"language": language_first()},
     controls=(Control(name="words drawn by their frequency alone", reads={"language": language_first("baseline")}),),
-    learned=(TRANSLATION,),
 )
 def t11(curves: Curves) -> list[Condition]:
     """Translations first become text of the target language."""
@@ -60,7 +59,6 @@ def t11(curves: Curves) -> list[Condition]:
     "half of the updates",
     reads={"order": order_last()},
     controls=(Control(name="the same words in random order", reads={"order": order_last("baseline")}),),
-    learned=(TRANSLATION,),
 )
 def t12(curves: Curves) -> list[Condition]:
     """The order of words moves after the quality has settled."""
@@ -84,7 +82,6 @@ def t12(curves: Curves) -> list[Condition]:
         Control(name="equal relevance of all tokens", reads={"dip": source_dip("baseline")}, decisive=False),
         Control(name="another rule of relevance", reads={"dip": source_dip(rule=1)}, decisive=False),
     ),
-    learned=(TRANSLATION,),
     uncontrolled="equal relevance has no dip, whatever was trained",
 )
 def t13(curves: Curves) -> list[Condition]:
@@ -112,7 +109,6 @@ _T14_SHARE = 0.25
         ),
         Control(name="step 0", reads={"left": divergence_left(TRANSLATION, 0.0)}, decisive=False),
     ),
-    learned=(TRANSLATION,),
     uncontrolled="the divergence is counted in units of that at step 0",
 )
 def t14(curves: Curves) -> list[Condition]:
@@ -136,7 +132,6 @@ _LEAST = 0.05
         Control(name="as many random states", reads={"moves": rank_course(CAUSAL, "baseline")}),
         Control(name="step 0 at all checkpoints, resampled", reads={"moves": rank_course(CAUSAL, "noise")}),
     ),
-    learned=(CAUSAL,),
 )
 def t16(curves: Curves) -> list[Condition]:
     """Effective rank over training."""
@@ -159,7 +154,6 @@ def t16(curves: Curves) -> list[Condition]:
     controls=(
         Control(name="step 0 at all checkpoints, resampled", reads={"moves": seeds_apart(CAUSAL, at_start=True)}),
     ),
-    learned=(CAUSAL,),
 )
 def t17(curves: Curves) -> list[Condition]:
     """Divergence between seeds' outputs."""
@@ -184,7 +178,6 @@ def reads(*, at_start: bool = False) -> dict[str, Reading]:
     "checkpoints after a tenth of the updates, in every objective",
     reads=reads(),
     controls=(Control(name="before training", reads=reads(at_start=True)),),
-    learned=OBJECTIVES,
 )
 def t18(curves: Curves) -> list[Condition]:
     """Lower and upper layers of two seeds, at every checkpoint."""
@@ -240,7 +233,6 @@ def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
             name="the next seed with the same warm-up, later or earlier", reads={"grown": unigram_stage(CAUSAL, "seed")}
         ),
     ),
-    learned=(CAUSAL,),
 )
 def t19(curves: Curves) -> list[Condition]:
     """Warm-up and the stages of learning.
@@ -273,7 +265,6 @@ TASK = ("upos", "xpos")
     "at the first checkpoint with nine tenths of the gain over step 0, and the last layer is less accurate than then",
     reads={"moves": best_layer_moves(MASKED, TASK)},
     controls=(Control(name="control labels", reads={"moves": best_layer_moves(MASKED, TASK, "control")}),),
-    learned=(MASKED,),
 )
 def t22(curves: Curves) -> list[Condition]:
     """The best layer of probes."""
@@ -299,7 +290,6 @@ def t22(curves: Curves) -> list[Condition]:
     "three quarters of that at the last checkpoint",
     reads={"prunable": prunable("importance")},
     controls=(Control(name="random order", reads={"prunable": prunable("random")}),),
-    learned=(TRANSLATION,),
     minimum_seeds=1,
 )
 def m7(curves: Curves) -> list[Condition]:

@@ -50,7 +50,6 @@ def _order(name: str, curve: np.ndarray, least: float, **how: bool) -> Condition
     "from the second block on (thresholds ours)",
     reads=reads(),
     controls=(Control(name="final weights with noise as large as the remaining distance", reads=reads("null_time")),),
-    learned=(CAUSAL,),
 )
 def t1(curves: Curves) -> list[Condition]:
     """The order in which layers settle, of states and of blocks on the final model's own input."""
@@ -84,7 +83,6 @@ SHARE = 0.2
             reads={"done": settled_share(CAUSAL, SHARE, reference="other-seed")},
         ),
     ),
-    learned=(CAUSAL,),
 )
 def t2(curves: Curves) -> list[Condition]:
     """How far layers have come after a fifth of the training."""
@@ -111,7 +109,6 @@ _T3_READS: dict[str, Reading] = {"times": times_by_frequency(CAUSAL)}
             decisive=False,
         ),
     ),
-    learned=(CAUSAL,),
 )
 def t3(curves: Curves) -> list[Condition]:
     """When tokens of different frequency are learned."""
@@ -134,7 +131,6 @@ def t3(curves: Curves) -> list[Condition]:
             name="a model that predicts uniformly", reads={"minima": ngram_minima(CAUSAL, "baseline")}, decisive=False
         ),
     ),
-    learned=(CAUSAL,),
     uncontrolled="the divergence of a uniform model has no minimum, whatever was trained",
 )
 def t4(curves: Curves) -> list[Condition]:
@@ -163,7 +159,6 @@ TASKS = (("upos", "xpos"), ("arc-label", "deprel", "arc"), ("coreference",))
     "the layer that is best at the end, comes first for parts of speech, then for dependencies, then for coreference",
     reads={"apart": probe_times(CAUSAL, *TASKS)},
     controls=(Control(name="control labels", reads={"apart": probe_times(CAUSAL, *TASKS, labels="control")}),),
-    learned=(CAUSAL,),
 )
 def t5(curves: Curves) -> list[Condition]:
     """The order in which probes rise."""
@@ -193,7 +188,6 @@ def t5(curves: Curves) -> list[Condition]:
             reads={"heads": heads_with_the_loss(positions=True)},
         ),
     ),
-    learned=(MASKED,),
 )
 def t6(curves: Curves) -> list[Condition]:
     """Syntactic heads, loss and grammar scores."""
@@ -223,7 +217,6 @@ def t6(curves: Curves) -> list[Condition]:
             reads={"both": at_once(CAUSAL, GAIN, "positional -1, best self head")},
         ),
     ),
-    learned=(CAUSAL,),
 )
 def t7(curves: Curves) -> list[Condition]:
     """Induction heads and learning in context, at once and together."""
@@ -245,7 +238,6 @@ def t7(curves: Curves) -> list[Condition]:
     "prefix matching: at least .75",
     reads={"share": gain_within(CAUSAL)},
     controls=(Control(name="the best other window as wide", reads={"share": gain_within(CAUSAL, elsewhere=True)}),),
-    learned=(CAUSAL,),
 )
 def t8(curves: Curves) -> list[Condition]:
     """How much of in-context learning falls into the window in which induction heads appear."""
@@ -266,7 +258,6 @@ def t8(curves: Curves) -> list[Condition]:
     controls=(
         Control(name="random heads, as many", reads={"roles": role_sets(CAUSAL, "expected_previous")}, decisive=False),
     ),
-    learned=(CAUSAL,),
     uncontrolled="the overlap is counted in units of what random sets share",
 )
 def t10(curves: Curves) -> list[Condition]:

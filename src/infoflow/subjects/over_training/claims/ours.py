@@ -32,7 +32,6 @@ from ._curves_over_time import (
             reads={"later": doublings_between(CAUSAL, "positional -1, best self head", FIRST_TOKEN_CURVE)},
         ),
     ),
-    learned=(CAUSAL,),
 )
 def t9(curves: Curves) -> list[Condition]:
     """Induction heads before attention to the first token."""
@@ -54,7 +53,6 @@ def t9(curves: Curves) -> list[Condition]:
         # The published dip is there: representations:V-3.
         Control(name="nothing masked", reads={"dip": identity_dip(MASKED, "clean")}, decisive=False),
     ),
-    learned=(MASKED,),
     uncontrolled="where nothing changes from step 0 on, nothing comes later",
 )
 def t20(curves: Curves) -> list[Condition]:
@@ -80,7 +78,6 @@ _T21_READS: dict[str, Reading] = {"times": embeddings_settled(CAUSAL)}
     "(threshold ours)",
     reads=_T21_READS,
     controls=(shuffled_deciles(_T21_READS),),
-    learned=(CAUSAL,),
 )
 def t21(curves: Curves) -> list[Condition]:
     """Rows of the embedding matrix."""

@@ -36,7 +36,6 @@ from ._pruned_models import (
     controls=(
         Control(name="as many random heads, without further training", reads={"removable": removable_share(RANDOM)}),
     ),
-    learned=(TRANSLATION,),
 )
 def v1(curves: Curves) -> list[Condition]:
     """Encoder heads that learned gates remove from the converged translation model."""
@@ -63,7 +62,6 @@ _UNITS = ("BLEU", "nats per token")
             reads={"gap": pruned_less_scratch(RANDOM)},
         ),
     ),
-    learned=(TRANSLATION,),
 )
 def v2(curves: Curves) -> list[Condition]:
     """The pruned translation model compared with the same heads trained from scratch."""
@@ -94,7 +92,6 @@ def v2(curves: Curves) -> list[Condition]:
             decisive=False,
         ),
     ),
-    learned=(TRANSLATION,),
 )
 def v3(curves: Curves) -> list[Condition]:
     """Which kinds of attention lose their heads first if learned gates choose among all of them."""
@@ -131,7 +128,6 @@ MOST = 0.8
             reads={"survive": surviving_roles("random")},
         ),
     ),
-    learned=(TRANSLATION,),
 )
 def v4(curves: Curves) -> list[Condition]:
     """The functions of the translation encoder's heads when few of them are left."""
@@ -153,7 +149,6 @@ FEW = 0.05
     statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",
     reads={"undecided": undecided_gates()},
     controls=(Control(name="gates without a penalty", reads={"undecided": undecided_gates("zero")}),),
-    learned=(TRANSLATION,),
 )
 def v5(curves: Curves) -> list[Condition]:
     """Learned gates at the end of the sweep of penalties."""
@@ -246,7 +241,6 @@ LOST = (0.3, 0.03)
             reads={"gaps": recovered_gaps(RECOVERED_RANDOM, than=(UNPRUNED, RECOVERED_ALL, RECOVERED))},
         ),
     ),
-    learned=(TRANSLATION,),
 )
 def h2(curves: Curves) -> list[Condition]:
     """A translation encoder with few heads left, trained further."""

@@ -74,7 +74,6 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     controls=(
         Control(name="as many random edges forbidden", reads={"traced": traced(GOLD_PAIRS), **baselines(_LOST)}),
     ),
-    learned=(GOLD_PAIRS,),
     hinders=hinders,
     minimum_seeds=1,
 )
@@ -129,7 +128,6 @@ _R16_READS: dict[str, Reading] = {
         Control(name="no document", reads=_R16_READS | {"right": _from_memory("none")}),
         Control(name="random document", reads=_R16_READS | {"right": _from_memory("random")}),
     ),
-    learned=(RETRIEVE_LEARNED,),
     minimum_seeds=1,
 )
 def r16(curves: Curves) -> list[Condition]:
@@ -180,7 +178,6 @@ def random_heads(curves: dict) -> dict:
     f"(our thresholds)",
     reads=_R17_READS,
     controls=(Control(name="random heads", reads=_R17_READS, transform=random_heads),),
-    learned=(RETRIEVE_LEARNED,),
     minimum_seeds=1,
 )
 def r17(curves: Curves) -> list[Condition]:
@@ -220,7 +217,6 @@ _R18_READS: dict[str, Reading] = {
             for name in _OF
         ),
     ),
-    learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
 )
 def r18(curves: Curves) -> list[Condition]:
     ratio = curves["closed ratio"] - curves["learned ratio"]
@@ -288,7 +284,6 @@ _R22_READS: dict[str, Reading] = {"agreement": ranking(RETRIEVE_LEARNED)}
     f"posterior, mean over queries: above {_R22_LEAST} (our threshold)",
     reads=_R22_READS,
     controls=(Control(name="random heads", reads=baselines(_R22_READS)),),
-    learned=(RETRIEVE_LEARNED,),
     minimum_seeds=1,
 )
 def r22(curves: Curves) -> list[Condition]:
@@ -338,7 +333,6 @@ def r23(curves: Curves) -> list[Condition]:
     "windows since its first change above that in the last third (our rule; reported)",
     reads={"windows": part_by_window("retriever")},
     controls=(Control(name="the reader's embeddings", reads={"windows": part_by_window("embeddings")}),),
-    learned=(RETRIEVE_LEARNED,),
 )
 def r24(curves: Curves) -> list[Condition]:
     """A retriever is frozen at first (by default for a third of the updates), so windows before its first change are

@@ -159,7 +159,6 @@ _R20_READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token"
     "passages are better than the most by more than that margin",
     reads=_R20_READS,
     controls=(Control(name="passages drawn at random", reads=baselines(_R20_READS)),),
-    learned=(RAG_SEQUENCE, RAG_TOKEN),
 )
 def r20(curves: Curves) -> list[Condition]:
     """The numbers of passages to compare are fixed in advance, because the best of all can never be worse than the
@@ -203,7 +202,6 @@ _R21_READS: dict[str, Reading] = {
     statistic="entropy of the posterior over passages, on dates, summed out at each token: second token above first",
     reads=_R21_READS,
     controls=(Control(name="tokens of an answer in random order", reads=baselines(_R21_READS)),),
-    learned=(RAG_TOKEN,),
 )
 def r21(curves: Curves) -> list[Condition]:
     gap = curves["second"] - curves["first"]

@@ -106,7 +106,6 @@ _R6_READS = _r6_reads(RETRIEVE_LEARNED, OWN)
             decisive=False,
         ),
     ),
-    learned=(RETRIEVE_LEARNED,),
     minimum_seeds=1,
 )
 def r6(curves: Curves) -> list[Condition]:
@@ -212,7 +211,6 @@ _R12_LEAST = 0.3
     "forms of it (appendix F)",
     statistic=f"prior of the empty passage, sentences of language minus facts: above {_R12_LEAST} (our threshold)",
     reads={name: reported(RETRIEVE_LEARNED, "null_prior", name) for name in ("language", "facts")},
-    learned=(RETRIEVE_LEARNED,),
     minimum_seeds=1,
 )
 def r12(curves: Curves) -> list[Condition]:
@@ -236,7 +234,6 @@ _R13_READS: dict[str, Reading] = {
     "log-likelihood",
     reads=_R13_READS,
     controls=(Control(name="checkpoints in random order", reads=baselines(_R13_READS)),),
-    learned=(RETRIEVE_LEARNED,),
 )
 def r13(curves: Curves) -> list[Condition]:
     gap = curves["utility"] - curves["likelihood"]
