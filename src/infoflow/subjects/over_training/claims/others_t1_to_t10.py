@@ -3,7 +3,7 @@
 import numpy as np
 
 from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
-from infoflow.findings._model_group import CAUSAL, MASKED
+from infoflow.findings._model_group import CAUSAL
 from infoflow.findings._readings import reach_at
 from infoflow.findings._sources import (
     CHARACTERISTICS,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
-from infoflow.findings._model_group import TRANSLATION, Absent
+from infoflow.findings._model_group import Absent
 from infoflow.findings._sources import HEAVY_LIFTING, OURS
 from infoflow.findings._table import Reading, SeedRows
 
