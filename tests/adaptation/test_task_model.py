@@ -162,7 +162,7 @@ def test_a_fresh_pooler_is_told(task, capsys):
     [
         ("gpt2", CHOICE, "no AutoModelForMultipleChoice of its family"),
         ("bart", TAGGING, "no AutoModelForTokenClassification"),
-        ("bert", WRITING, "writes no text"),
+        ("bert", WRITING, "generates no text"),
     ],
 )
 def test_a_model_that_lacks_the_head_is_told(family, asked, message):

@@ -92,7 +92,7 @@ class Notes(SilentDisplay):
 
 
 def test_classes_without_an_example_are_told_and_one_class_alone_is_refused():
-    told = r"rare the first 8 are all \"a\"\. Raise it to (\d+) at least"
+    told = r"first 8 of rare are all \"a\"\. Raise it to (\d+) at least"
     with pytest.raises(UserError, match=told) as refused:
         training_part(_rare(95, 5), 8, "")
     least = int(re.search(told, str(refused.value))[1])
@@ -103,7 +103,7 @@ def test_classes_without_an_example_are_told_and_one_class_alone_is_refused():
         assert display.said == ['rare: 8 training examples do not cover all 4 classes: there is none of "c", "d".']
         training_part(_rare(60, 35, 3, 2), 0, "shuffled-labels")
     assert len(display.said) == 1
-    with pytest.raises(UserError, match=f"first {least - 1} are all"):
+    with pytest.raises(UserError, match=f"first {least - 1} of rare are all"):
         training_part(_rare(95, 5), least - 1, "")
 
 

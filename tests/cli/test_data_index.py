@@ -152,7 +152,7 @@ def test_shards_are_asked_together(infoflow, beir):
     assert tested.out == infoflow("data", "index", "b", "--benchmark", "beir").out
     refused = infoflow("data", "index", "s0", "s2", *ask)
     assert refused.code == 2
-    assert "shards 0..2, each once. Got 0, 2" in refused.err
+    assert "shards 0..2 once. Got 0, 2" in refused.err
 
 
 def test_an_approximate_index_tells_its_recall(infoflow, tmp_path):

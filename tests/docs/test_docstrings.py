@@ -15,7 +15,7 @@ EXAMPLES = {
     "infoflow.heads": 4,
     "infoflow.probing": 7,
     "infoflow.representations": 5,
-    "infoflow.subjects.alignment.measures": 5,
+    "infoflow.subjects.alignment.measures": 3,
     "infoflow.subjects.allocation.measures": 3,
 }
 """How many each package has at least."""

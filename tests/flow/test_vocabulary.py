@@ -39,7 +39,7 @@ def test_token_ids_beyond_the_vocabulary(parallel_corpus, largest):
     with pytest.raises(UserError, match=rf"its largest token id is {largest}, the model's 29\. Use the tokenizer"):
         load(make_tokenizer(largest))
     exchanged = dataclasses.replace(load(make_tokenizer(29)), tokenizer=make_tokenizer(largest))
-    with pytest.raises(UserError, match=rf"below 30, .* It gives {largest:,}\.\nGive the tokenizer"):
+    with pytest.raises(UserError, match=rf"below 30, .* Got {largest:,}\.\nGive the tokenizer"):
         measure(exchanged, parallel_corpus, [Confidence()])
 
 

@@ -42,7 +42,7 @@ def test_the_longest_stage_comes_first_with_the_longest_bar(page) -> None:
 def test_each_has_its_times_and_memory_and_short_ones_are_folded(page) -> None:
     row = page[page.index("train model-15") :][:200]
     assert "<td>25 min</td><td>38 min</td><td>1.1 GB</td>" in row
-    assert "15 stages, the longest first. Sums: train 1 h 47 min and measure 1 h 33 min." in page
+    assert "15 stages, the longest first. Totals: train 1 h 47 min and measure 1 h 33 min." in page
     assert "<summary>3 shorter ones</summary>" in page
 
 

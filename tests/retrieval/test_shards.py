@@ -109,7 +109,7 @@ def test_shards_that_do_not_belong_together_are_refused(tmp_path):
     a, b = (Passages.build(texts(9), tmp_path / f"a{number}", (number, 2)) for number in range(2))
     other = Passages.build(texts(8), tmp_path / "other", (1, 2))
     for shards, told in (
-        ([a], "shards 0..1, each once. Got 0."),
+        ([a], "shards 0..1 once. Got 0."),
         ([a, a], "Got 0, 0"),
         ([a, other], "different indexes"),
         ([a, b, Passages.from_rows(["x"])], "1 of 3 that are not shards"),
@@ -140,7 +140,7 @@ def test_folders_of_shards_open_as_one_index(tmp_path):
     assert (len(alone.passages), alone.passages.shard.number) == (30, 1)
     one, two = tmp_path / "1", tmp_path / "0"
     for folders, got in ((one, "1"), ([one], "1"), ([one, two], "0, 1")):
-        with pytest.raises(UserError, match=rf"needs the shards 0\.\.2, each once\. Got {got}\.\n"):
+        with pytest.raises(UserError, match=rf"needs each of the shards 0\.\.2 once\. Got {got}\.\n"):
             open_passage_index(folders)
     with pytest.raises(UserError, match="Only shards of an index"):
         open_passage_index([])

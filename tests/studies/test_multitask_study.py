@@ -39,7 +39,7 @@ def run(tmp_path_factory, read):
 
     translate = models.translate
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("infoflow.studies._scores.translate", spied)
+        patch.setattr("infoflow.models.translate", spied)
         return study(plan(), tmp_path_factory.mktemp("run"), num_processes=1)
 
 

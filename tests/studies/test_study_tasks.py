@@ -42,7 +42,7 @@ def test_too_few_examples_are_told_once_and_refused_before_anything_is_trained(t
         found.sizes(found.named("rare"))
         tasks(4, 50, 0, prepared=True)
     assert display.said == ['rare: 4 training examples do not cover all 3 classes: there is none of "c".']
-    with pytest.raises(UserError, match=r"examples of at least two classes\. Of rare the first 1 are all"):
+    with pytest.raises(UserError, match=r"examples of at least two classes\. The first 1 of rare are all"):
         tasks(1, 0)
 
 

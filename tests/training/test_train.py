@@ -123,7 +123,7 @@ def test_a_corpus_is_trained_on_as_it_is(parallel_corpus: Corpus, tmp_path: Path
 @pytest.fixture
 def any_rate(monkeypatch) -> None:
     """Rates that no plan may have: below them losses stay finite."""
-    monkeypatch.setattr("infoflow.training._config.check_settings", lambda *_: None)
+    monkeypatch.setattr("infoflow.foundation.check_settings", lambda *_: None)
 
 
 @pytest.mark.usefixtures("any_rate")
