@@ -80,7 +80,7 @@ def test_the_answer_says_the_best_layer_and_what_guessing_gives(tmp_path) -> Non
     assert answer.startswith("One fills in 0.65 (")
     assert "in layer 4 of 4" in answer
     assert answer.endswith("the most frequent objects would be right for 0.25, and prompts without their subject 0.15.")
-    assert "1,234 objects to choose from. 7 facts were not asked" in figure.caption
+    assert "1,234 objects to choose from. 7 facts were not tested" in figure.caption
 
 
 def test_relations_cannot_break_out_of_the_page(tmp_path) -> None:

@@ -120,7 +120,7 @@ def test_two_architectures_have_a_panel_each_on_the_same_axes(two_architectures,
 
 def test_what_another_architecture_has_and_no_panel_shows_is_said(two_architectures) -> None:
     notes = {section.id: section.notes for section in two_architectures.sections}
-    question = "Do they give up the input in exchange for the output?"
+    question = "Do models give up the input in exchange for the output?"
     assert f"the architecture albert in “{question}”" in notes["knows"][0]
     assert notes["changes"] == []
     assert notes["heads"] == ["Not drawn: the architecture albert."]

@@ -1,4 +1,4 @@
-"""The command `infoflow`: one thin command per question; the only part of the package that prints."""
+"""The program `infoflow`: one thin command per question. No other part of the package prints."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Import the program when it is first used: the commands of subjects, which it imports, import this package."""
+    """Import the program on first use, because it imports the commands of subjects, which import this package."""
     if name not in ("app", "main", "run"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("._app", __name__), name)

@@ -103,7 +103,7 @@ def analyze(
     out: cli.Out = None,
     session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Measure how information flows through any Hugging Face model; tables and a report.
+    """Measure how information flows through any Hugging Face model; writes tables and a report.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
@@ -149,7 +149,7 @@ def merge(
     out: cli.Out = None,
     session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Merge the shards of an analysis or of an over-training run: the result equals that of a single process.
+    """Merge the shards of an analysis or of an over-training run; the result is the same as from a single process.
 
     Args:
         runs: All n folders that `infoflow analyze --shard i/n` or `infoflow over-training --shard i/n` wrote.
@@ -283,7 +283,7 @@ def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:
     cli.show()
 
 
-_OCCURRENCES = 12  # of each word
+_OCCURRENCES = 12  # occurrences drawn of each word
 
 
 def view(

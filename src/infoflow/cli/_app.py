@@ -150,7 +150,7 @@ def use_patient_streams() -> PatientFile:
 
 
 def _open_closed() -> None:
-    """Open closed standard streams as null devices; else the next opened file would get their number and our output."""
+    """Open closed standard streams as null devices; else the next file opened would receive our output."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -262,12 +262,12 @@ _NEW_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 def _with_new_names(arguments: Sequence[str]) -> list[str]:
     """Replace names of an earlier version in the arguments, with a warning; kept for one version."""
     if list(arguments[:2]) == ["data", "list"]:
-        _say("warning", "infoflow data list is now infoflow list corpora; the old name will go.", arguments)
+        _say("warning", "infoflow data list is now infoflow list corpora; the old name will be removed.", arguments)
         return ["list", "corpora", *arguments[2:]]
     found = [argument.partition("=") for argument in arguments]
     for number, (name, equals, value) in enumerate(found):
         if number and (new := _NEW_OPTIONS.get((arguments[0], name))):
-            _say("warning", f"{name} is now {new}; the old name will go.", arguments)
+            _say("warning", f"{name} is now {new}; the old name will be removed.", arguments)
             found[number] = new, equals, value
     written = ["".join(parts) for parts in found]
     return [_new_value(option, value) for option, value in pairwise(["", *written])]

@@ -200,7 +200,7 @@ def _settings() -> Listed:
 
 
 def _of_section(section: type, path: str) -> Iterator[tuple[str, str, str]]:
-    """Settings with their defaults and allowed values, those of sections below."""
+    """Yield every setting with its default and allowed values, including those of nested sections."""
     from infoflow.foundation import as_written, default_settings, describe_setting
 
     defaults, hints = default_settings(section), get_type_hints(section, include_extras=True)

@@ -33,7 +33,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "stage": ("runs/mine 3f1c9a7be2d04856", "runs/mine 3f1c9a7be2d04856 --threads 2"),
     "worker": ("runs/mine", "runs/mine --processes 2 --patience 2h"),
 }
-"""What follows the command's name."""
+"""The arguments after the command's name."""
 
 
 def examples(name: str) -> list[str]:

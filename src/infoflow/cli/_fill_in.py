@@ -226,7 +226,7 @@ def _show_relations(frame: "pd.DataFrame", top: int, column: str) -> None:
     cli.show_table(headings, rows, f"Relations, prompts: {column}")
 
 
-_CELL = 44  # characters: two of them and the layer fit into 100 columns
+_CELL = 44  # characters of a cell; two cells and the layer fit into 100 columns
 
 
 def predict(
@@ -254,7 +254,7 @@ def predict(
     device: cli.Device = None,
     session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Show what a model predicts: words for blanks, a continuation, a translation or summary, and that word by layer.
+    """Show what a model and each of its layers predict: words for blanks, a continuation, a translation or a summary.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).

@@ -125,7 +125,7 @@ _EXTRAS = {
 
 
 def check_extras(arguments: Sequence[str]) -> None:
-    """Refuse a command whose extra is missing at once, not seconds later when torch has been imported."""
+    """Refuse a command at once if its extra is missing, not seconds later when torch has been imported."""
     single = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--") else [one])]
     asked = {arguments[0], *single[1:], *(Path(one).suffix for one in single[1:])}
     asked |= {f"{option} {value}" for option, value in pairwise(single)}
@@ -227,7 +227,7 @@ def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("an
 
 
 def changed(config: _Config, section: str, settings: Sequence[str]) -> _Config:
-    """The settings of a dataclass with those of `section.name=value` changed."""
+    """The dataclass, with the settings in `section.name=value` changed."""
     import dataclasses
 
     from infoflow.foundation import UserError

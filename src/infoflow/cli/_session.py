@@ -138,7 +138,7 @@ class Session:
 
 @contextmanager
 def working(session: Session, *models: str) -> Iterator[None]:
-    """Set the number of threads and the display, and name the models first, since importing torch takes seconds."""
+    """Set the display and the number of threads; name the models first, since importing torch takes seconds."""
     from infoflow.foundation import current_display, set_threads
 
     with reporting(session.log):
@@ -160,7 +160,7 @@ def reporting(log: Log) -> Iterator[None]:
 
 
 def run_folder(out: Path | None, name: str) -> Path:
-    """`--out`, or `name` under runs/; its parent folder is checked before hours of work."""
+    """The folder `--out`, or `name` under runs/, once it is known to be writable, before hours of work."""
     from infoflow.foundation import check_writable
 
     folder = out or Path("runs") / name

@@ -49,7 +49,7 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
 
 def _first_models(findings: "pd.DataFrame") -> "tuple[pd.DataFrame, int]":
     """The rows of the first architecture at the end of training, and how many others there are."""
-    if "architecture" not in findings.columns or findings.empty:  # of an earlier version
+    if "architecture" not in findings.columns or findings.empty:  # written by an earlier version
         return findings, 0
     first = findings.iloc[0]
     own = (findings["architecture"] == first["architecture"]) & (findings["update"] == first["update"])
@@ -63,7 +63,7 @@ def _show_reasons(findings: "pd.DataFrame") -> None:
     if findings.empty:
         return
     reasons = findings["reason"].str.partition(". ")[0].str.removesuffix(".")
-    cli.show("\nNot testable here (their sentences: infoflow list claims):")
+    cli.show("\nNot testable here (infoflow list claims shows what each claim says):")
     for reason, rows in findings.groupby(reasons, sort=False):
         cli.show_text(f"{reason}.", indent="  ")
         cli.show_text(", ".join(rows["id"]), indent="    ")
@@ -241,14 +241,14 @@ def train(
     out: cli.Out = None,
     session: cli.Session = cli.Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Train one model as a study would: a plain Hugging Face folder.
+    """Train one model as a study would, and save it as a plain Hugging Face folder.
 
     Args:
         objective: causal-lm, masked-lm, translation, spanbert, electra, bart, ... (docs/objectives.md lists all).
         plan: Source of size, data and schedule: a TOML file or a preset (quick, laptop, paper, replicate, zoo,
             architectures, adaptation, retrieval).
         start: A model to continue training instead of a new one: from a study, or any Hugging Face model of a class
-            that fits the objective. Its tokenizer is kept, optimiser and warm-up restart; the model is saved in
+            that fits the objective. Its tokenizer is kept; the optimiser and the warm-up restart. The model is saved in
             OUT/model. For two phases, run the command twice.
         extend_vocabulary: With --start: number of tokens to learn on the corpus and add to the vocabulary; each
             starts as the mean of its old pieces.
@@ -367,7 +367,7 @@ def stages(
 
 
 def stage(run: Path, key: str, /, *, session: cli.Session = cli.Session()) -> None:  # noqa: B008 (frozen)
-    """Run one stage of a study, whose needs are done; `infoflow stages` lists them. Run it again to continue it.
+    """Run one stage of a study after the stages that it needs (`infoflow stages` lists them). Run again to continue.
 
     The exit code is 0 if the stage is done, 2 if it cannot run or fails, and 130 after Ctrl-C or SIGTERM. When all
     stages are done, `infoflow study` with the same plan and folder writes the report.

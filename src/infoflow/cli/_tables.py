@@ -13,7 +13,7 @@ _NAME = 24  # longest name that stays whole
 
 
 def is_first_process() -> bool:
-    """Whether this process shows results: under `torchrun` one of them does."""
+    """Whether this process shows results: under `torchrun`, only one process does."""
     import os
 
     if not os.environ.get("RANK"):

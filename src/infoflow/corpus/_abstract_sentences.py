@@ -277,7 +277,7 @@ def replaced_rows(corpus: AbstractSentences, name: str, values: Sequence[Any]) -
 
 
 def joined_rows(first: AbstractSentences, test: AbstractSentences) -> tuple[Iterator[Row], list[str]]:
-    """Rows of both with their `part`, and the columns that both have; documents are not joined."""
+    """Rows of both corpora with their `part`, and the columns that both have; documents are not joined."""
     shared = sorted({*first.dataset.column_names} & {*test.dataset.column_names} - {"document", "part"})
     rows = (
         {**row, "part": part} for part, corpus in (("train", first), ("test", test)) for row in _rows(corpus, shared)
@@ -292,7 +292,7 @@ def _rows(corpus: AbstractSentences, columns: Sequence[str]) -> Iterator[Row]:
 
 
 _NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}
-_FIRST = 1000  # sentences in which brackets are looked for
+_FIRST = 1000  # number of sentences searched for brackets
 
 
 def tag_columns(corpus: AbstractSentences) -> list[str]:

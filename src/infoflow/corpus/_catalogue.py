@@ -1,4 +1,4 @@
-"""Data of `infoflow data`: the available corpora, the content of one, and the leakage between its parts."""
+"""Data for `infoflow data`: the available corpora, the content of one, and the leakage between its parts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -59,7 +59,7 @@ def repeated(texts: Iterable[str], others: Texts) -> tuple[int, int, int]:
 
 
 def _occurring(texts: Texts, others: Texts, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]) -> np.ndarray:
-    """Which texts occur in others; in both directions, so that only matching ones of the others are in memory."""
+    """Which texts occur in `others`; matching ones of these are selected first, so that only they are in memory."""
     return found(texts(), compress(others(), found(others(), texts())))
 
 
@@ -111,7 +111,7 @@ _KNOWN = {TATOEBA: {"language": ["en", "fr"], "license": "cc-by-2.0"}}
 def card_facts(name: str) -> dict[str, Any]:
     """Metadata, in the model hub's terms, about the text of a corpus that `load_corpus` accepts by this name.
 
-    Keys are `language` (of the text, then of the translation), `license` and `datasets`; unknown ones are absent. The
+    Keys are `language` (of the text, then of the translation), `license` and `datasets`; unknown keys are absent. The
     generated corpora have none, because they are in no natural language and need no licence.
     """
     if name.startswith("hf:"):

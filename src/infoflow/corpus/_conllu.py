@@ -29,7 +29,7 @@ def read_conllu(
 
     A multiword token (id `3-4`) is replaced by its words, which share its characters; an empty node (id `5.1`) is
     dropped. Comments are skipped, except `# text =`, which is the sentence's text. If it is missing or differs from the
-    tokens, the tokens form the text, with spaces by `SpaceAfter=No` and `SpacesAfter`. Each key of `misc` becomes a
+    tokens, the tokens form the text, with spaces as `SpaceAfter=No` and `SpacesAfter` say. Each key of `misc` becomes a
     column, named in lower case, with each word's value in MISC, or `_`; `feats` does the same for FEATS.
     """
     document, contradicted = -1, 0

@@ -41,7 +41,7 @@ _READER_VERSION = 2  # increase when a reader returns different rows for the sam
 
 @final
 class Corpus(AbstractSentences):
-    """Sentences, memory-mapped from Arrow and never whole in memory.
+    """Sentences, memory-mapped from Arrow and never read into memory as a whole.
 
     Create one with `from_text`, `from_parallel`, `from_conllu`, `from_tagged`, `from_dataset`, or `load_corpus`. A part
     of a corpus (`select`, `filter_words`, `split`) is also a corpus and keeps the ids and documents of its sentences.
@@ -193,8 +193,8 @@ class Corpus(AbstractSentences):
 
         `answers` are spans of the passage, `answer_starts` their start characters; both are empty if the passage has no
         answer (`is_impossible`). The passage is unchanged, white space included. XQuAD and COVID-QA use this format
-        too. For a hub data set with SQuAD's columns: `Corpus.from_dataset(squad, text="context", question="question",
-        answers="answers.text", answer_starts="answers.answer_start")`.
+        too. For a hub data set with SQuAD's columns, use `Corpus.from_dataset(squad, text="context",
+        question="question", answers="answers.text", answer_starts="answers.answer_start")`.
 
         Args:
             path: A .json file, plain or .gz.

@@ -99,8 +99,8 @@ def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     compatibility forms and punctuation. In scripts without spaces each character counts as a word; there, replacing two
     neighbouring characters by one or two others also counts as one word apart, if at least four remain.
 
-    Every sentence is looked up by its remainder with each word masked (substitution) or dropped (insertion, deletion),
-    so time grows with the number of words, not of pairs, and memory with the words of `others`, not of `texts`.
+    Every sentence is looked up by what remains when each word in turn is masked (substitution) or dropped (insertion,
+    deletion), so time grows with the number of words, not of pairs, and memory with the words of `others` only.
     """
     kept = [_kept(_signatures(batch)) for batch in _batches(others)]
     same, shorter = _sorted(one for one, _ in kept), _sorted(one for _, one in kept)

@@ -242,7 +242,7 @@ TRAINING_WORDINGS = tuple(pair for pair in product(range(len(_FRAMES)), _QUERY_S
 def sentence(
     fact: int, name: tuple[str, ...], relation: int, answer: tuple[str, ...], wording: tuple[int, int], words: FactWords
 ) -> Question:
-    """The fact that `name` has `answer` in the relation, in the frame and synonym of `wording`."""
+    """A sentence that says that `name` has `answer` in the relation, in the frame and synonym of `wording`."""
     frame, synonym = wording
     parts = {"R": (words.relations[relation][synonym],), "X": name, "Y": answer}
     spelt = [(word, _ROLES.get(slot, "")) for slot in _FRAMES[frame].split() for word in parts.get(slot, (slot,))]
@@ -256,7 +256,7 @@ def query_wording(wording: tuple[int, int], config: FactConfig) -> tuple[int, in
 
 
 def passage_wordings(facts: np.ndarray, seed: int) -> list[tuple[int, int]]:
-    """Frame and synonym of each fact's sentence in its passage, by its hash."""
+    """Frame and synonym of each fact's sentence in its passage, chosen by the fact's hash."""
     frames = hash64_array(("facts-passage-frame", seed), facts) % np.uint64(len(_FRAMES))
     synonyms = hash64_array(("facts-passage-synonym", seed), facts) % np.uint64(len(_PASSAGE_SYNONYMS))
     return list(zip(frames.astype(int).tolist(), synonyms.astype(int).tolist(), strict=True))

@@ -218,10 +218,10 @@ def _kinds(config: FactConfig, seed: int) -> list[Kind]:
 
 
 def _objects(config: FactConfig, seed: int) -> list[int]:
-    """Uniform (or Zipfian) objects. The two relations of a pair never have the same one for an entity.
+    """Uniform (or Zipfian) objects. The two relations of a pair never have the same object for an entity.
 
-    Otherwise the object of an untrained fact could occur with its subject in the query of another fact, a leak. Each
-    object alone stays uniform.
+    Otherwise the object of an untrained fact could occur with its subject in the query of another fact, which would be
+    a leak. Each object alone stays uniform.
     """
     entities = np.arange(config.entities)
     columns = np.empty((config.entities, config.relations), dtype=np.int64)

@@ -29,7 +29,7 @@ GRAMMAR_COLUMNS = ("text", "translation", "words", "upos", "head", "deprel", "cc
 Item = TypeVar("Item")
 
 _CHUNK_SENTENCES = 512
-_DRAWS_AT_ONCE = 96  # the few sentences that need more fetch another block
+_DRAWS_AT_ONCE = 96  # numbers per sentence; the few sentences that need more of them draw another block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -134,7 +134,7 @@ class SourceSentence:
         self.head[word], self.deprel[word] = head, relation
 
     def _join(self, conjunction: int, first: int, second: int) -> None:
-        """Universal Dependencies attach the conjunction to the second conjunct, and that to the first."""
+        """Universal Dependencies attach the conjunction to the second conjunct, and that conjunct to the first."""
         self._attach(conjunction, second, "cc")
         self._attach(second, first, "conj")
 

@@ -64,8 +64,8 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end).
 
-    `\\n` and `\\r\\n` end a line, never U+2028 and similar; in a file that starts without them `\\r` does, as on old
-    Macintoshes. A file that is damaged, binary or not UTF-8 is refused, as is a line beyond `LONGEST_LINE`.
+    `\\n` and `\\r\\n` end a line, never U+2028 and similar; in a file that starts without them, `\\r` ends a line, as
+    on old Macintoshes. A file that is damaged, binary or not UTF-8 is refused, as is a line beyond `LONGEST_LINE`.
     """
     with open_bytes(path) as file:
         begin = file.read(_BEGIN)
@@ -146,7 +146,7 @@ def check_readable(path: Path) -> None:
 
 
 def unchanged(rows: Iterable[Any], paths: Sequence[Path], states: Sequence[object]) -> Iterator[Any]:
-    """The rows, and a UserError at their end if a file changed since before it was read."""
+    """Yield the rows, then raise a UserError if a file has changed since before it was read."""
     yield from rows
     for path, state in zip(paths, states, strict=True):
         if file_state(path) != state:
@@ -163,7 +163,7 @@ def check_length(path: Path, first: int, lines: int) -> None:
 
 
 def file_state(path: Path) -> tuple[int, ...]:
-    """A state that changes when the file is written."""
+    """A value that changes when the file is written."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 

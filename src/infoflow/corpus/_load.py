@@ -155,7 +155,7 @@ def load_corpus(
     Columns are given by name, as in a table's first line, or by number, from 1.
 
     Args:
-        source: One of these.
+        source: One of the sources above.
         text_column: The column of the sentences in a table or dataset; default for datasets: `text`.
         translation_column: The column of their translations.
         document_column: The column of each row's document; rows of a document are consecutive.
@@ -168,7 +168,7 @@ def load_corpus(
         answer_starts_column: The column of their start characters, lists of whole numbers.
         references_column: The column of further references in addition to the translation, lists of texts.
         documents: Whether to read documents: separated by blank lines in a text file, by `# newdoc` in CoNLL-U.
-        lines: Content of a line of a text file, or a cell of `text_column`: `"paragraphs"` are split into sentences.
+        lines: Content of a line of a text file, or of a cell of `text_column`: `"paragraphs"` are split into sentences.
         options: Options of the reader.
 
     Raises:

@@ -52,7 +52,7 @@ def is_pair(entry: Any) -> bool:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a pandas or polars frame; works without these libraries."""
+    """Whether the value is a pandas or polars frame; works without these libraries."""
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and type(value).__name__ == "DataFrame"
 
 

@@ -14,10 +14,10 @@ from ._lines import read_cells, read_lines
 # Splits paragraphs into sentences by a small rule, so that a corpus does not depend on installed packages.
 #
 # A sentence ends at white space after `.`, `!`, `?`, `…` or another script's mark such as `।` or `؟` (and closing
-# quotes or brackets) where the next word does not begin with a lower-case letter. A full stop ends none after an
-# initial (`J. Austen`), an abbreviation with stops inside (`e.g.`, `U.S.`) or one of a list (`Mr.`), nor before a
-# number where the list says so (`No. 5`). In scripts without spaces `。`, `！`, `？` or `။` ends one wherever it
-# occurs. The splitter of the Europarl tools works like this, with longer lists; the list here is English.
+# quotes or brackets) if the next word does not begin with a lower-case letter. A full stop does not end a sentence
+# after an initial (`J. Austen`), an abbreviation with stops inside (`e.g.`, `U.S.`) or one of a list (`Mr.`), nor
+# before a number if the list says so (`No. 5`). In scripts without spaces `。`, `！`, `？` or `။` ends a sentence
+# wherever it occurs. The splitter of the Europarl tools works like this, with longer lists; our list is English.
 
 
 Lines = Literal["sentences", "paragraphs"]

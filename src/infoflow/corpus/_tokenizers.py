@@ -303,7 +303,7 @@ def train_tokenizer(
 
     Text is normalised (NFKC, and optionally lower-cased), split at white space and punctuation, and encoded as `[CLS] x
     [SEP]`. `▁` stands for the space before a piece. `vocab_size` includes the five special tokens, and the `sentinels`
-    (<extra_id_0>, ...) of text-to-text objectives: the last ids, in descending order, as in T5.
+    (<extra_id_0>, ...) of text-to-text objectives, which get the last ids, in descending order, as in T5.
 
     Raises:
         UserError: `vocab_size` is too small for the characters of the texts.

@@ -176,7 +176,7 @@ def _work(order: StageMessage, mouth: _Mouth) -> None:
         use_threads(order.threads)  # torch may have been imported just now
         _await_needs(stage, order)
         with stage_lock(engine_folder(order.folder) / "locks" / _file_name(order.key)):
-            result = stored_result(order)  # another process may have done it while this one waited
+            result = stored_result(order)  # another process may have run the stage while this one waited
             if result is None:
                 facts = stage.run()
                 device = os.environ.get("CUDA_VISIBLE_DEVICES", "") if "GPU" in stage.resources else ""

@@ -79,7 +79,7 @@ class Here(TaskPlace):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Listening(TaskPlace):
-    """As `Here`, with a TLS port; other machines join it with the details in `engine.json`."""
+    """Like `Here`, but with a TLS port; other machines join it with the details in `engine.json`."""
 
     host: str
     port: int
@@ -120,7 +120,7 @@ class Listening(TaskPlace):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Outside(TaskPlace):
-    """An existing Dask cluster; the user's Dask configuration says how to reach it (certificates)."""
+    """An existing Dask cluster; the user's Dask configuration says how to reach it, certificates included."""
 
     address: str | None = None
     scheduler_file: str | None = None
@@ -234,7 +234,7 @@ class DaskEngine:
         try:
             while not run.is_over():
                 time.sleep(_LOOK)
-                ended = run.ended()  # first: their messages have arrived by now
+                ended = run.ended()  # asked first, so the messages of ended stages have arrived by now
                 self._pass_on(run)
                 run.note(ended)
                 self._watch(run)
@@ -283,7 +283,7 @@ class DaskEngine:
                 run.hear(*self._heard.get_nowait())
 
     def _watch(self, run: Following) -> None:
-        """Report if stages wait and there is no worker."""
+        """Report if stages wait and no worker runs any of them."""
         if self._client.status != "running":  # it would reconnect as another client, without its futures
             raise UserError(GONE)
         now = time.monotonic()

@@ -82,7 +82,7 @@ def cluster_engine(
 
 
 class InTurn:
-    """The engine without processes; it raises a bug in a stage unchanged, and under `torchrun` every error."""
+    """An engine without child processes; it passes on a stage's exception if it is a bug, and any under `torchrun`."""
 
     def __enter__(self) -> "InTurn":
         return self

@@ -104,7 +104,7 @@ _LIBRARIES = (
     *("numpy", "scipy", "scikit-learn", "pandas", "transformers", "tokenizers", "sentencepiece"),
     *("peft", "sacrebleu", "snowballstemmer", "bm25s", "faiss-cpu", "openTSNE"),
 )
-"""Libraries besides torch that affect numbers; an extra on only one machine would fail there alone."""
+"""Libraries besides torch that affect numbers, and extras: stages would fail on a machine that lacks one."""
 _ADDRESS = re.compile(r"tls://(\[[0-9a-fA-F:.%]{2,60}\]|[^\s/:\[\]\x00-\x1f]{1,253}):([1-9]\d{0,4})", re.ASCII)
 _NONCE = re.compile(r"[0-9a-z]{1,64}")
 

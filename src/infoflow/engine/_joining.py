@@ -46,8 +46,8 @@ def worker(
         patience: How long to wait for a study: `90s`, `10m`, `2h`.
 
     Raises:
-        UserError: The study uses other versions or cannot be reached, its folder is not visible here or writable by
-            others, or `engine.json` is not private or damaged.
+        UserError: The study uses other versions or cannot be reached, its folder is not visible here or is writable by
+            others, or `engine.json` is damaged or not private.
     """
     from ._worker import visible_devices
 

@@ -17,7 +17,7 @@ class Stage(Protocol):
 
     @property
     def key(self) -> str:
-        """A hash of the result's dependencies, which identifies the stage on every machine."""
+        """A hash of all that the result depends on, which identifies the stage on every machine."""
         ...
 
     @property
@@ -32,12 +32,12 @@ class Stage(Protocol):
 
     @property
     def cost(self) -> float:
-        """Seconds: recorded, else estimated."""
+        """Seconds that the stage takes, recorded or else estimated."""
         ...
 
     @property
     def threads(self) -> int:
-        """Threads of its process. Equal on every machine, since another number changes the last bits of results."""
+        """Threads of its process: the same on every machine, since another number changes the last bits of results."""
         ...
 
     @property
@@ -131,7 +131,7 @@ _MOST_REASONS = 5  # number of reasons reported in full; each further failure ge
 
 def fault(error: BaseException) -> str | None:
     """The message for a mistake of the user or the machine (no disk, no permission, no memory); None: a bug."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, without importing it
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's error, found by name
         return f"The machine has too little memory for this stage ({str(error)[:200] or type(error).__name__})."
     if isinstance(error, UserError):
         return str(error)

@@ -27,8 +27,8 @@ from ._stage import Usage
 PRIMITIVES = "64"
 """Number of primitives that oneDNN caches, one per shape; its own default is 1,024.
 
-With batches of all lengths a small translation model grew to 2.3 GB in twelve minutes; with 16 it stayed at 0.9 GB, at
-the same speed.
+With the default and batches of all lengths, a small translation model grew to 2.3 GB in twelve minutes; with 16
+primitives it stayed at 0.9 GB, at the same speed.
 """
 
 _here = threading.local()
@@ -85,7 +85,7 @@ if sys.platform == "linux":
     from multiprocessing.util import Finalize, close_fds  # pyright: ignore[reportAttributeAccessIssue]
 
     class _Popen(Popen):
-        """Its parent class with a server of our own, instead of the one that all processes of a program share."""
+        """Like its parent class, but with our own server instead of the one that all processes of a program share."""
 
         def __init__(self, process: BaseProcess) -> None:
             self._polling = threading.Lock()
@@ -191,14 +191,14 @@ def stage_lock(path: Path) -> Iterator[bool]:
                 os.write(descriptor, _holder().encode())
                 yield waited
                 with suppress(PermissionError):  # Windows keeps an open file, which the next process takes
-                    path.unlink(missing_ok=True)  # while it is held: nobody else holds a file of this name
+                    path.unlink(missing_ok=True)  # while the lock is held, so nobody else holds a file of this name
                 return
         finally:
             os.close(descriptor)
 
 
 def _flock(descriptor: int, path: Path) -> tuple[bool, bool]:
-    """(whether another process held it, whether locks exist at all)."""
+    """Lock the file; returns whether another process held the lock, and whether the file system has locks at all."""
     try:
         return False, lock_file(descriptor)
     except BlockingIOError:
@@ -298,7 +298,7 @@ def use_threads(threads: int) -> None:
 
 
 def _cpu_seconds() -> float:
-    return time.process_time() + sum(os.times()[2:4])  # children only in hundredths of a second
+    return time.process_time() + sum(os.times()[2:4])  # child processes are measured only in hundredths of a second
 
 
 def _peak_memory() -> int:

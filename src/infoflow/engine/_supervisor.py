@@ -37,7 +37,7 @@ class StageFailed(Exception):
         key: Key of the stage.
         reason: One or two lines, equal for equal faults.
         text: The reason, with an excerpt of the log for a bug.
-        log: The file with all its output.
+        log: The file with all the stage's output.
     """
 
     def __init__(self, key: str, reason: str, text: str, log: str) -> None:
@@ -67,7 +67,7 @@ class _Running:
             self.process.kill()
 
     def listen(self, tell: Callable[[Message], None]) -> int:
-        """Relay its messages until it ends; returns its exit code."""
+        """Relay the process's messages until it ends; returns its exit code."""
         ended = False
         while not ended:
             ended = self.process.sentinel in wait([self.connection, self.process.sentinel])
@@ -77,14 +77,14 @@ class _Running:
         self.process.join()
         self.connection.close()
         code = self._code()
-        if code in (None, _LOST):  # it may live on
+        if code in (None, _LOST):  # the process may still be alive
             self.kill()
             code = -signal.SIGTERM
         self.process.close()
         return code
 
     def _code(self) -> int | None:
-        """Its exit code, which another thread that starts a process may be fetching at this moment."""
+        """The process's exit code, which another thread that starts a process may be fetching at this moment."""
         deadline = time.monotonic() + 1
         while self.process.exitcode is None and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -43,7 +43,7 @@ _SETTINGS = {
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Use Dask's defaults and ours: the user's configuration and `DASK_*` variables concern other clusters."""
+    """Use Dask's defaults and our settings, since the user's configuration and `DASK_*` concern other clusters."""
     with (
         dask.config.set(dask.config.merge(*dask.config.defaults)),
         dask.config.set(_SETTINGS),
@@ -115,7 +115,7 @@ def supervise(nonce: str, order: StageMessage, gpus: float, *needed: None) -> No
     try:
         tell(plugin.supervisor.supervise(order, gpus, tell))
     except Leaving:
-        time.sleep(0.2)  # the scheduler must know first, or it could assign the stage to this worker again
+        time.sleep(0.2)  # the scheduler must first learn of it, or it could assign the stage to this worker again
         raise Reschedule from None
     except (Stopped, StageFailed):
         raise
@@ -237,7 +237,7 @@ async def _leave(worker: Worker) -> None:
         supervisor.leave()
     for supervisor in supervisors:
         await asyncio.to_thread(supervisor.wait, _GRACE)
-    await asyncio.sleep(0.5)  # until their tasks have been returned
+    await asyncio.sleep(0.5)  # until the stages' tasks have been returned
 
 
 @contextmanager

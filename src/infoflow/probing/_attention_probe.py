@@ -22,7 +22,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._probe_scores import first_choice
 
 PROBES = ("attention", "attention+words", "distance+words")
-_BATCH = 32  # sentences whose attention is held at a time; probes see them one by one
+_BATCH = 32  # sentences whose attention is in memory at a time; probes see them one by one
 
 HEAD_PROBE = TableSchema(
     name="head_probe",
@@ -194,7 +194,7 @@ def _neighbours(sentence: ProbeSentence) -> np.ndarray:
 
 
 def _sentences(reader: Reader, trees: Annotation, rows: np.ndarray) -> Iterator[tuple[int, ProbeSentence]]:
-    """The sentences in this order, a few at a time; grouped by length if padding changes the model's results."""
+    """The sentences in the order of `rows`, a few at a time; grouped by length if padding changes the results."""
     stack, model = reader.source_stack, reader.model
     table = _embeddings(model, stack)
     spread = table.std()
@@ -313,7 +313,7 @@ class DistanceWordsTree(TreeProbe):
 
 
 def distance_features(distance: Int[Tensor, "*pair"]) -> Float[Tensor, "*pair 8"]:
-    """Features: after the word; exactly 1, −1, 2, −2 away; 3 to 5 away on either side; ln of the distance."""
+    """Eight features: d > 0; d = 1, −1, 2, −2; 3 to 5 away on either side; ln of the distance."""
     d, size = distance, distance.abs()
     flags = [d > 0, d == 1, d == -1, d == 2, d == -2, (d >= 3) & (d <= 5), (d <= -3) & (d >= -5)]
     return torch.stack([*(flag.float() for flag in flags), size.clamp(min=1).float().log()], dim=-1)

@@ -19,7 +19,7 @@ from ._features import InputRows, ProbeInputs, Scaling
 from ._probe_scores import first_choice
 
 NOT_ASKED = -1  # the label of an example that a label set does not cover
-_LEAST_STEPS = 32  # between two evaluations on the dev part; several passes if there are few examples
+_LEAST_STEPS = 32  # steps between two evaluations on the dev part; several passes if there are few examples
 _GROUP = 1 << 30  # bytes of parameters, their optimiser's state and activations that train together
 _PART = 1 << 26  # bytes of activations held at a time when probes only predict
 Parameters = dict[str, Tensor]
@@ -56,7 +56,7 @@ class ProbeSettings:
             )
 
     def capacity(self, width: int, classes: int) -> int:
-        """Parameters of one probe."""
+        """Number of parameters of one probe."""
         if not self.hidden:
             return (width + 1) * classes
         return (width + 1) * self.hidden + (self.hidden + 1) * classes
@@ -155,7 +155,7 @@ def train_probes(
 
 
 def _group_size(width: int, classes: int, settings: ProbeSettings) -> int:
-    weights = settings.capacity(width, classes) * 5  # value, gradient, Adam's two means, the best
+    weights = settings.capacity(width, classes) * 5  # per parameter: value, gradient, Adam's two means, best value
     activations = settings.batch * (2 * width + 3 * settings.hidden + 3 * classes)
     each = 4 * (weights + activations)
     require_memory(each, f"A probe of {classes:,} classes", "Merge rare classes, or take a smaller hidden layer.")
@@ -242,7 +242,7 @@ class _Training:
             self._keep(np.flatnonzero(stays))
 
     def _keep(self, index: np.ndarray) -> None:
-        """Continue with these of the active probes, each with its optimiser's state."""
+        """Continue with only these active probes, each with its optimiser's state."""
         old = self._parameters
         self._parameters = {name: value.detach()[index] for name, value in old.items()}
         state = self._optimiser.state

@@ -1,4 +1,4 @@
-"""BERTScore by the states of any layer of any model; one pass computes all layers."""
+"""BERTScore from the states of any layer of any model; one pass computes all layers."""
 
 # P pair, T token, D width, C token of a candidate, R token of a reference
 
@@ -54,7 +54,7 @@ def bert_score(
     rescale: BertBaseline | None = None,
     tokens_per_batch: int = 4096,
 ) -> BertScores:
-    r"""Precision, recall and F of each candidate against its reference, by the states of one or all layers.
+    r"""Precision, recall and F of each candidate against its reference, from the states of one or all layers.
 
     See `greedy_match` for the formula. Weights are 1, or with `idf` those of `inverse_document_frequency` over
     `references`; [CLS], [SEP] and other special tokens have weight 0. With `rescale` every score s becomes (s − b) / (1
@@ -62,7 +62,7 @@ def bert_score(
     scores 0, and sentences longer than the model's limit are truncated; both give a warning.
 
     Args:
-        model: With a tokenizer; any model, with or without a head.
+        model: Any model with a tokenizer, with or without a head.
         candidates: Sentences to score.
         references: One sentence for each candidate.
         layer: State 0..L. Default: all. The authors chose one by correlation with human scores (`pearson_by_layer`).
@@ -168,7 +168,7 @@ class Match(NamedTuple):
 
 
 class _Rows:
-    """The two lists as token ids and weights."""
+    """Candidates and references as token ids and weights."""
 
     def __init__(self, model: Model, candidates: Sequence[str], references: Sequence[str], idf: bool) -> None:
         self._model = model

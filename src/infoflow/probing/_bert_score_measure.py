@@ -143,7 +143,7 @@ BERT_SCORE_PAIRS = TableSchema(
     name="bert_score_pairs",
     description="BERTScore of each pair of texts by layer.",
     columns=(
-        Column("pair", "int64", "", "place in the file, from 0"),
+        Column("pair", "int64", "", "position in the file, from 0"),
         _LAYER,
         *(Column(name, "float64", "cosine, or as rescaled", name) for name in SCORES),
         Column("human", "float64", "", "human score; NaN: none"),
@@ -172,7 +172,7 @@ def bert_score_tables(
     nothing without b. Intervals of means resample pairs and take b as known.
 
     Args:
-        model: With a tokenizer.
+        model: A model with a tokenizer.
         pairs: From `read_text_pairs`, or constructed.
         layer: State 0..L; default: all.
         idf: Give rare tokens more weight, in the scores and in b.
@@ -181,7 +181,7 @@ def bert_score_tables(
         tokens_per_batch: Maximum number of tokens per batch, padding included.
 
     Returns:
-        The tables `bert_score_layers`, `bert_score_pairs` and, with human scores, `bert_score`; its column `labels`
+        The tables `bert_score_layers`, `bert_score_pairs` and, with human scores, `bert_score`, whose column `labels`
         separates the human scores from a permutation of them as a control.
 
     Raises:

@@ -17,7 +17,7 @@ from ._probe_scores import first_choice
 
 PREFIXES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 """Shares of the training sentences that a probe is trained on before the next block is sent."""
-_LOGITS = 1 << 24  # numbers in the logits held at a time
+_LOGITS = 1 << 24  # number of logits held at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

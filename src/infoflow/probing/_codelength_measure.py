@@ -48,16 +48,16 @@ PROBE_CODELENGTH = TableSchema(
             "bits: of the whole code; compression: uniform code divided by whole code; model_bits, data_bits: the "
             "parts; accuracy: on the test part; surviving: inputs that a variational probe keeps",
         ),
-        Column("probe_layer", "int64", "", "of surviving inputs: which linear layer of the probe, from 0; else -1"),
-        Column("training", "int64", "targets", "labels that are coded"),
+        Column("probe_layer", "int64", "", "for surviving inputs, the linear layer of the probe, from 0; else -1"),
+        Column("training", "int64", "targets", "number of labels that are coded"),
         Column("capacity", "int64", "parameters", "of one probe"),
         Column("units", "string", "", "bits; mixed: natural added to binary logarithms, as in the reference's code"),
         *estimate_columns(
             "bits; ratio (compression), share (accuracy), inputs (surviving)",
-            "see metric; bits scale with the labels coded",
+            "see metric; bits grow with the number of labels coded",
             "bits, model_bits and data_bits: the uniform code; compression: 1; accuracy: the most frequent training "
             "label; surviving: all inputs",
-            "labels coded; labels of the test part (accuracy)",
+            "number of labels coded; for accuracy, number of labels in the test part",
         ),
         *SEED_COLUMNS,
     ),

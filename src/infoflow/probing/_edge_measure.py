@@ -31,8 +31,8 @@ from ._probe_scores import SEED_COLUMNS, block_sums, f1_counts, replicated, seed
 from ._probed_task import ProbedTask, TaskChoice, probed_task
 from ._stacked import Schedule
 
-_GAIN: Scale = (-1.0, 1.0)  # range of a difference of two F1
-_LEAST_GAIN = 0.02  # of F1 from 0 to 1: two points
+_GAIN: Scale = (-1.0, 1.0)  # range of a difference of two F1 scores
+_LEAST_GAIN = 0.02  # two points of F1, which is from 0 to 1
 
 _KEYS = (
     Column("task", "string", "", "what is read from the states"),
@@ -40,7 +40,7 @@ _KEYS = (
     Column("stack", "string", "", "the stack that reads the text"),
 )
 _SIZES = (
-    Column("training", "int64", "examples", "that the probes are trained on"),
+    Column("training", "int64", "examples", "number of examples that the probes are trained on"),
     Column("capacity", "int64", "parameters", "of one probe"),
 )
 
@@ -55,9 +55,9 @@ PROBE_MIXING = TableSchema(
             "statistic",
             "string",
             "",
-            "weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that sees the "
-            "layers up to this one; delta: score minus that of the layer below (from 1 on); fraction: delta as a share "
-            "of the headroom, the best score minus that of layer 0",
+            "weight: the layer's weight in the mix of the probe that sees all layers; score: micro-F1 of the probe "
+            "that sees the layers up to this one; delta: score minus that of the layer below (from 1 on); fraction: "
+            "delta as a share of the headroom, which is the best score minus that of layer 0",
         ),
         *_SIZES,
         *estimate_columns(
@@ -80,9 +80,9 @@ PROBE_DEPTH = TableSchema(
             "statistic",
             "string",
             "",
-            "expected_layer; expected_layer_running_maximum, of the highest score so far; "
-            "center_of_gravity and center_of_gravity_oneplus (without layer 0) of the mix; k_weights, entropy_weights, "
-            "of the mix; k_differences; headroom; negative_mass",
+            "expected_layer; expected_layer_running_maximum (from the highest score so far); "
+            "center_of_gravity and center_of_gravity_oneplus (without layer 0) of the mix; k_weights and "
+            "entropy_weights of the mix; k_differences; headroom; negative_mass",
         ),
         *_SIZES,
         *estimate_columns(

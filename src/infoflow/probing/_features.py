@@ -97,7 +97,7 @@ def collect_features(
     are. The result depends neither on batches nor on padding.
 
     Args:
-        model: With a fast tokenizer, or a corpus that has words.
+        model: A model with a fast tokenizer, or any model if the corpus has words.
         corpus: Corpus to read.
         rows: Rows of the corpus.
         folder: An empty folder; it must outlive the features.

@@ -29,9 +29,7 @@ FILL_IN = TableSchema(
         Column("asked", "string", "", "how: mask; next (token); sentinel, rewrite, continue, write (encoder–decoders)"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings, L = the model's output"),
         Column("lens", "string", "", "logit (states as they are) or tuned (translated)"),
-        Column(
-            "prompts", "string", "", f"family of the templates: manual, mined, paraphrased, ...; {TOGETHER}: of all"
-        ),
+        Column("prompts", "string", "", f"family of the templates: manual, mined, paraphrased, ...; {TOGETHER}: all"),
         Column(
             "ensemble",
             "string",
@@ -54,7 +52,7 @@ FILL_IN = TableSchema(
             "the same prompts with the subject masked (left out where there is no mask): what the template alone "
             "reveals; absent where such a prompt cannot be read (an average is over the others)",
         ),
-        Column("templates", "float64", "templates", "per relation, on average"),
+        Column("templates", "float64", "templates", "number of templates per relation, on average"),
         Column("vocabulary", "int64", "tokens", "candidates for the blank"),
         Column(
             "left_out",
@@ -112,7 +110,7 @@ def fill_in(
     before it, are used only if every candidate is also a single token there.
 
     Args:
-        model: With its head and tokenizer.
+        model: A model with its output head and tokenizer.
         facts: From `read_facts`.
         options: Which prompts and how many facts to use.
         vocabulary: Candidate objects, each a single token of this model. Default: all objects that are single tokens.

@@ -87,7 +87,7 @@ def probe_layers(
         settings: Capacity and training; default: a linear probe.
         seeds: Seeds of the probes, and of the control's random labels.
         sizes: Shares of the training sentences to train on.
-        seed: Seeds the parts.
+        seed: Seeds the split into parts.
 
     Returns:
         Rows by `layer`, `labels` ("task", "control"), `words` ("all", "seen", "unseen" types), `metric` ("accuracy",

@@ -61,11 +61,11 @@ PROBE_SCORES = TableSchema(
             "accuracy; macro_f1: F1 averaged over the classes of the test part; selectivity: accuracy on "
             "the task minus accuracy on the control",
         ),
-        Column("share", "float64", "", "of the training sentences that the probe saw"),
-        Column("training", "int64", "examples", "that the probe of the task saw"),
+        Column("share", "float64", "", "share of the training sentences that the probe saw"),
+        Column("training", "int64", "examples", "number of examples that the task's probe saw"),
         Column("capacity", "int64", "parameters", "of one probe"),
-        Column("dropout", "float64", "", "on the input of the probe's last layer"),
-        Column("weight_decay", "float64", "", "of the probe's weights"),
+        Column("dropout", "float64", "", "dropout on the input of the probe's last layer"),
+        Column("weight_decay", "float64", "", "weight decay of the probe"),
         Column(
             "corrupted",
             "float64",
@@ -73,15 +73,15 @@ PROBE_SCORES = TableSchema(
             "share of the examples whose types get the control's label; the others keep the task's",
         ),
         *estimate_columns(
-            "share of examples; of selectivity, difference of shares",
-            "mean over the probe's seeds",
+            "share of examples; for selectivity, difference of shares",
+            "the metric, mean over the probe's seeds",
             "the most frequent label of the training part",
             "test examples",
         ),
         Column(
             "untaught", "int64", "examples", "test examples whose label the training part lacks: they count as errors"
         ),
-        Column("seed_sd", "float64", "as value", "spread of the probe's seeds"),
+        Column("seed_sd", "float64", "as value", "standard deviation over the probe's seeds"),
         Column("seeds", "int64", "", "number of probes averaged over"),
     ),
 )
@@ -275,13 +275,13 @@ PROBE_EXAMPLES = TableSchema(
         Column("text", "string", "", "the words of the sentence, separated by spaces"),
         *(
             Column(f"{span}_{end}", "int64", "words", description)
-            for span, of in (("first", "what is labelled"), ("second", "of a pair, the other span; -1: none"))
+            for span, of in (("first", "what is labelled"), ("second", "the other span of a pair; -1: none"))
             for end, description in (("start", f"first word of {of}"), ("end", f"one past the last word of {of}"))
         ),
         Column("gold", "string", "", "the correct label"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column("said", "string", "", "the label that most of the probes give"),
-        Column("right", "float64", "share of probes", "that give the correct label"),
+        Column("right", "float64", "share of probes", "share of the probes that give the correct label"),
         Column("seeds", "int64", "", "number of probes"),
     ),
 )

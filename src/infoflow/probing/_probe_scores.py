@@ -28,7 +28,7 @@ from infoflow.results import Column, estimate
 
 
 def first_choice(scores: Float[Tensor, "*rest choice"], gold: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of choosing one at random.
+    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of a random choice of these.
 
     Leading dimensions are broadcast. Scores tie only if they are exactly equal.
 

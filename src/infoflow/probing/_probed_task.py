@@ -268,7 +268,7 @@ def with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask
             raise UserError(
                 f"Probes of {task.name} need words that the model reads. No example of the part {name} has states: its "
                 "sentences are cut, their words have no token, or they are beyond the byte budget. Give more "
-                "sentences, raise max_length or sample_bytes."
+                "sentences, or raise max_length or sample_bytes."
             )
         parts[name] = part.take(kept)
     if lost:

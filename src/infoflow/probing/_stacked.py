@@ -111,7 +111,7 @@ def train_stacked(
         batches: Batches of an epoch; a batch holds the examples of each seed, and all probes see every batch.
         loss: Loss to minimise; a probe's loss depends only on its own parameters.
         development: Loss to evaluate after each epoch; NaN counts as no improvement.
-        schedule: Rate, when it falls, when a probe stops.
+        schedule: The rate, when it falls, and when a probe stops.
         speeds: Factor on the learning rate of each parameter; default 1.
     """
     best = [each.detach().clone() for each in parameters]

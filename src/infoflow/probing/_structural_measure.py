@@ -53,7 +53,7 @@ PROBE_TREES = TableSchema(
             "its neighbour",
         ),
         Column("stack", "string", "", "the stack that reads the text"),
-        Column("layer", "int64", "", "state 0..L; 0 = embeddings; -1: of the chain"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings; -1 for the chain"),
         Column(
             "metric",
             "string",
@@ -62,22 +62,22 @@ PROBE_TREES = TableSchema(
             "punctuation; root: share of sentences whose word of smallest predicted depth is the root; spearman: rank "
             "correlation of predicted and gold distances or depths, averaged over sentence lengths 5 to 50",
         ),
-        Column("rank", "int64", "", "of the map; 0: of the chain"),
-        Column("training", "int64", "sentences", "that the map is trained on"),
+        Column("rank", "int64", "", "rank of the map; 0 for the chain"),
+        Column("training", "int64", "sentences", "number of sentences that the map is trained on"),
         Column("capacity", "int64", "parameters", "of one map"),
         Column("no_tree", "int64", "sentences", "left out: several roots or none, a cycle, or words without a head"),
         Column(
             "constant",
             "int64",
             "rows",
-            "of spearman: words (distance) or sentences (depth) without a correlation, because their "
+            "for spearman: words (distance) or sentences (depth) without a correlation, because their "
             "values are all equal; mean over seeds",
         ),
         *estimate_columns(
             "share (uuas, root), correlation (spearman)",
             "see metric",
-            "distance: the chain; depth: the random map of the same layer; of a control: its own value",
-            "edges (uuas), sentences (root, spearman)",
+            "distance: the chain; depth: the random map of the same layer; for a control: its own value",
+            "number of edges (uuas) or sentences (root, spearman)",
         ),
         *SEED_COLUMNS,
     ),

@@ -1,4 +1,4 @@
-"""Tasks by name: the examples that each extracts from a corpus, and reading files with the columns that tasks need."""
+"""Tasks by name, the examples that each extracts from a corpus, and files read with the columns that tasks need."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ class TaskDescription:
 def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
     """All tasks by name; for a corpus, those whose columns it has, and tasks for its own tag columns.
 
-    In addition, NAME is the task for the tags in a word column NAME, and NAME-spans that for its spans in IOB2.
+    In addition, NAME is the task for the tags in a word column NAME, and NAME-spans is the task for its spans in IOB2.
     """
     named = dict(_NAMED)
     if corpus is not None:

@@ -41,11 +41,11 @@ class UsableInformationMLP(UsableInformation):
     family of readers, on the same tokens.
 
     For each half of the sentences and each layer, a probe with rectified linear units is trained on seven eighths of
-    that half, until its cross-entropy on the last eighth stops falling, and scored on the other half. That eighth also
-    chooses between no weight decay, which suits the input token, and one that suits the token to predict. Its inputs
-    are the states, whitened within labels, so that a large component that is independent of the token changes nothing.
-    The probe starts from the labels' frequencies, and stays there if training does not improve on them. Labels that
-    occur in no fitted token share the Good–Turing probability of unseen labels.
+    that half, until its cross-entropy on the last eighth stops falling, and scored on the other half. The last eighth
+    also decides between no weight decay, which suits the input token, and a weight decay that suits the token to
+    predict. Its inputs are the states, whitened within labels, so that a large component that is independent of the
+    token changes nothing. The probe starts from the labels' frequencies, and stays there if training does not improve
+    on them. Labels that occur in no fitted token share the Good–Turing probability of unseen labels.
 
     Args:
         types: Number of most frequent token types.

@@ -213,7 +213,7 @@ def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[P
 
 
 def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Chunks: noun phrases up to their noun, verbs with their auxiliaries, prepositions; other words alone."""
+    """Noun phrases up to their noun, verb groups, and prepositions, adjectives, adverbs, subordinators outside them."""
     heads, relations, upos = sentence.heads(), sentence.tags("deprel"), sentence.tags("upos")
     taken = [False] * len(heads)
     for word in range(len(heads)):
@@ -288,7 +288,7 @@ def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Prob
 
 
 def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Pairs of mentions of one entity, and for each its later mention paired with an earlier one of another entity."""
+    """Pairs of mentions of one entity; for each, also its later mention with an earlier mention of another entity."""
     mentions = sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end))
     spans: list[Span] = [(m.start, m.end + 1) for m in mentions]
     for later in range(len(mentions)):

@@ -1,4 +1,4 @@
-"""From measure tables to curves with 95% bands, and sentences about how they change with depth."""
+"""Turn measure tables into curves with 95% bands, and into sentences about how the curves change with depth."""
 
 import math
 import operator
@@ -17,12 +17,12 @@ from ._theme import Series
 
 
 def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known: bool = True) -> str:
-    """The caption's sentence about bands, without its full stop.
+    """Return the caption's sentence about bands, without the full stop.
 
     Args:
         seeds: Number of seeds behind each mean.
         over: What was sampled besides seeds; "" if nothing was.
-        bands: The drawn marks: bands, whiskers.
+        bands: What is drawn: "bands" or "whiskers".
         known: Whether a single seed has an interval.
     """
     if seeds > 1:
@@ -35,7 +35,7 @@ def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known:
 def seed_bands(frame: pd.DataFrame, by: Sequence[str], value: str = "value", *, positive: bool = False) -> pd.DataFrame:
     """`value`, `low`, `high` and `seeds` for each combination of `by`: Student's interval of the mean over seeds.
 
-    With one seed the ends are NaN. `positive`: use the log scale, for values that cannot be negative.
+    With one seed, `low` and `high` are NaN. `positive` computes intervals on the log scale, for values above 0.
     """
     of_seed = frame.groupby([*by, "seed"], sort=False, dropna=False)[value].mean().reset_index()
     grouped: Any = of_seed.groupby(list(by), sort=False, dropna=False)[value]
@@ -55,7 +55,7 @@ def sampled_bands(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def estimates(frame: pd.DataFrame, by: Sequence[str], unit: str = "seed") -> pd.DataFrame:
-    """The `Estimate` over seeds (or another `unit`) and sentences for each combination of `by`; `shown`: in words."""
+    """The `Estimate` over seeds (or another `unit`) and sentences for each combination of `by`; `shown` states it."""
     rows = []
     groups: Any = frame.groupby(list(by), sort=False, dropna=False)
     for key, own in groups:
@@ -65,14 +65,14 @@ def estimates(frame: pd.DataFrame, by: Sequence[str], unit: str = "seed") -> pd.
 
 
 def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The models of each line's first seed, since numbers of heads and answers to examples have no mean over seeds."""
+    """Keep each line's first seed, since head numbers and answers to examples cannot be averaged over seeds."""
     if frame.empty or "seed" not in frame:
         return frame
     return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
 
 
 def mean_of_draws(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per seed: the mean over random draws, and over their intervals and replicates."""
+    """Return one row per seed, with values, intervals and replicates averaged over random draws."""
     if not rows["seed"].duplicated().any():
         return rows
     found = []
@@ -132,9 +132,9 @@ def has_untrained(frame: pd.DataFrame) -> bool:
 
 
 def interval_note(table: pd.DataFrame, counted: str = "") -> str:
-    """What the bands of these curves show, and how many observations are behind a point.
+    """State what the bands of these curves show, and how many observations are behind each point.
 
-    `counted`: the counted unit, and what the intervals cover; by default occurrences and sentences.
+    `counted` names the counted unit and what the intervals cover; the default is occurrences and sentences.
     """
     trained = table[table["group"] == "trained"]
     if trained.empty:
@@ -146,7 +146,7 @@ def interval_note(table: pd.DataFrame, counted: str = "") -> str:
 
 
 def sample_note(frame: pd.DataFrame) -> str:
-    """How many of the requested tokens were sampled, if the byte budget limited it; starts with a space."""
+    """Note on how many of the requested tokens were sampled if the byte budget was too small; begins with a space."""
     if "tokens_kept" not in frame:
         return ""
     both = zip(frame["tokens_kept"].tolist(), frame["tokens_requested"].tolist(), strict=True)
@@ -186,12 +186,12 @@ class _Turn(NamedTuple):
 
     layer: int
     dip: bool
-    there: Estimate  # distance from the first layer
-    back: Estimate  # distance from the last layer
+    there: Estimate  # value at the first layer minus the value at the turn
+    back: Estimate  # value at the last layer minus the value at the turn
 
     @property
     def seen(self) -> bool:
-        """Whether both parts are visible in the picture: each is at least a tenth of the other."""
+        """Whether both sides of the turn are visible in the picture: each is at least a tenth of the other."""
         sizes = sorted((abs(self.there.value), abs(self.back.value)))
         return sizes[0] > 0.1 * sizes[1]
 
@@ -263,7 +263,7 @@ def _course(frame: pd.DataFrame, key: str) -> str:
 
 
 def change(frame: pd.DataFrame, key: str, trained: bool = True) -> Estimate:
-    """Last minus first layer of one line, paired by seed and sentence."""
+    """Difference between the last and the first layer of one line, paired by seed and sentence."""
     layers = layers_of(frame, key)
     return (samples_at(frame, key, layers[-1], trained) - samples_at(frame, key, layers[0], trained)).estimate()
 

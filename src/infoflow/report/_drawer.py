@@ -13,7 +13,7 @@ CALLS = ("vegalite_to_svg", "svg_to_png", "svg_to_pdf", "javascript_bundle")
 
 
 def main() -> None:
-    """Answer until standard input ends; each answer starts with a line giving its size in bytes, or the error."""
+    """Answer calls until standard input ends; each answer starts with a line giving its size in bytes, or the error."""
     _allow_address_space()
     for line in sys.stdin.buffer:
         call = json.loads(line)

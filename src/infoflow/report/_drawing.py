@@ -26,7 +26,7 @@ from infoflow.foundation import UserError
 from ._figure import Panel, ReportFigure
 from ._theme import FONT, coloured
 
-# Vega-Lite's engine runs in a separate process: it crashes under a memory limit, and results must survive that.
+# Vega-Lite's engine runs in a separate process, because it crashes under a memory limit and results must survive that.
 _lock = threading.Lock()
 _begun: dict[str, Future[bytes]] = {}  # by request
 
@@ -38,7 +38,7 @@ def svg_of(spec: dict[str, Any]) -> str:
 
 @contextmanager
 def drawing_ahead() -> Iterator[Callable[[Panel, int], None]]:
-    """Inside the block, the yielded function starts drawing a panel of that width, for a later call of `static_svg`.
+    """Yield a function that starts drawing a panel of a given width, for a later call of `static_svg`.
 
     The engine draws while this process makes the next figures. The first request is for `javascript`.
     """
@@ -62,7 +62,7 @@ def png_of(svg: str, scale: float) -> bytes:
 
 
 def pdf_of(svg: str) -> bytes:
-    """An SVG as PDF, fonts embedded."""
+    """An SVG as PDF with embedded fonts."""
     return _call("svg_to_pdf", svg)
 
 
@@ -134,7 +134,7 @@ def _ended(process: Any) -> UserError:
 
 PIXELS_PER_INCH = 96
 _SVG = "{http://www.w3.org/2000/svg}"
-_NEEDLESS = ("class", "role", "pointer-events", "font-family", "stroke-miterlimit")  # or begins with "aria-"
+_NEEDLESS = ("class", "role", "pointer-events", "font-family", "stroke-miterlimit")  # and all "aria-…"
 _INHERITED = ("fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "text-anchor")
 _MARKS = tuple(f"{_SVG}{name}" for name in ("path", "line", "text"))
 _GAP = 14  # pixels between panels
@@ -150,10 +150,10 @@ _NUMBERS = {"M": 2, "L": 2, "C": 6, "Z": 0}
 
 
 def static_svg(panel: Panel, width: int, prefix: str) -> str:
-    """The panel as SVG of that width in pixels; colours stay CSS variables, so that it follows the page's theme.
+    """The panel as an SVG of `width` pixels; colours stay CSS variables, so it follows the page's theme.
 
-    Its viewBox keeps the proportions, and it takes a third of the bytes of the converter's picture. Ids inside start
-    with `prefix`, since many pictures share one page.
+    The viewBox keeps the proportions. The SVG takes a third of the bytes of the converter's picture. Its ids start with
+    `prefix`, since many pictures share one page.
     """
     root = _drawn(panel.spec, width, prefix)
     for element in root.iter():
@@ -235,14 +235,14 @@ def _group_alike(parent: ElementTree.Element) -> None:
 
 
 def _look(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
-    """The mark's own inherited attributes; () for other elements."""
+    """The inheritable attributes that the mark itself sets; () for other elements."""
     if element.tag not in _MARKS or len(element):
         return ()
     return tuple((key, element.attrib[key]) for key in _INHERITED if key in element.attrib)
 
 
 def paper_svg(figure: ReportFigure, width_inches: float, columns: int | None = None) -> str:
-    """All panels of a figure as one SVG of exactly that width, in light colours.
+    """All panels of a figure as one SVG in light colours, exactly `width_inches` wide.
 
     `columns` panels stand side by side, or fewer if the figure has fewer; by default as many as fit.
     """
@@ -264,7 +264,7 @@ def paper_svg(figure: ReportFigure, width_inches: float, columns: int | None = N
 
 
 def _columns(panels: int, width_inches: float) -> int:
-    """One panel in a column of 3.3 inches; two or three side by side on a page of 6.8."""
+    """Panels per row: one in a column of 3.3 inches, two or three on a page of 6.8 inches."""
     if width_inches < 4.5:
         return 1
     return 3 if panels >= 3 and panels != 4 else min(panels, 2)
@@ -303,7 +303,7 @@ def simplified(path: str) -> str:
 
 
 def _segments(path: str) -> Iterator[tuple[str, list[float]]]:
-    """Commands with their numbers; extra numbers repeat the command."""
+    """Yield each command with its numbers; extra numbers mean that the command is repeated."""
     words = _SPLIT.split(path.strip())
     for command, text in zip(words[1::2], words[2::2], strict=True):
         numbers = [float(number) for number in re.findall(r"-?\d*\.?\d+(?:e-?\d+)?", text)]
@@ -316,7 +316,7 @@ def _segments(path: str) -> Iterator[tuple[str, list[float]]]:
 
 
 def _curve(start: list[float], numbers: list[float]) -> list[list[float]]:
-    """Points along a cubic curve, ending with its last."""
+    """Points along a cubic curve: its end point is included, its start is not."""
     control = np.array([start, numbers[:2], numbers[2:4], numbers[4:]])
     t = np.linspace(0, 1, _PLACES + 1)[1:, None]
     weights = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
@@ -329,7 +329,7 @@ def _line(points: list[list[float]]) -> str:
 
 
 def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
-    """Which points a line needs to pass all others within the tolerance."""
+    """Mask of the points that a line needs so that all other points lie within the tolerance."""
     keep = np.zeros(len(points), dtype=bool)
     keep[[0, -1]] = True
     spans = [(0, len(points) - 1)]

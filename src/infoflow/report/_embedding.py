@@ -31,7 +31,7 @@ def embedded(value: Any) -> Markup:
 
 
 def leaves_changed(value: Any, change: Callable[[Any, str], Any], name: str = "") -> Any:
-    """The JSON-like value with every leaf changed, given its name: `corpus.name`, `tune[].train` in a list."""
+    """Apply `change` to every leaf of a JSON-like value and its name: `corpus.name`, or `tune[].train` in a list."""
     if isinstance(value, dict):
         return {key: leaves_changed(inner, change, f"{name}.{key}".removeprefix(".")) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -75,12 +75,12 @@ def environment() -> Environment:
 
 @cache
 def asset(name: str) -> str:
-    """A file from one of the folders `templates`; their names differ."""
+    """A file from one of the folders `templates`; no two files have the same name."""
     return next(path for folder in _folders() if (path := folder / name).exists()).read_text(encoding="utf-8")
 
 
 def style(*names: str, with_subjects: bool = False) -> str:
-    """Style sheets with the light and dark colours filled in; of a report also each subject's `report.css`."""
+    """Style sheets with the light and dark colours filled in; a report also has each subject's `report.css`."""
     own = [path for folder in _folders() if with_subjects and (path := folder / "report.css").exists()]
     text = "\n".join([*map(asset, names), *(path.read_text(encoding="utf-8") for path in own)])
     slots = " ".join(f".s{slot} {{ --s: var(--series-{slot}); }}" for slot in range(NUM_SLOTS))
@@ -92,7 +92,7 @@ def style(*names: str, with_subjects: bool = False) -> str:
 
 
 def closed(script: str) -> str:
-    """A script in which no text closes its element early."""
+    """Escape a script so that no text in it closes its element early."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -106,7 +106,7 @@ def packed(array: np.ndarray) -> str:
 
 
 def packed_json(value: Any) -> str:
-    """The value as JSON, deflated, in base64: a twelfth of a chart's specification; NaN becomes null."""
+    """The value as deflated JSON in base64, a twelfth of a chart specification's size; NaN becomes null."""
     return packed_text(embedded(value))
 
 
@@ -133,12 +133,12 @@ def in_steps(values: np.ndarray, low: float, high: float) -> str:
 
 # Compression of figures on large pages: deflated, and unpacked by the page's script on opening.
 #
-# A report of many models repeats itself: head tables, lines of text, pictures. Its largest figures shrink to a tenth.
-# Their headings stay, so that the contents and addresses find them; without scripts, a note takes their place.
+# A report on many models repeats head tables, lines of text and pictures: its largest figures shrink to a tenth.
+# Their headings stay, so that the table of contents and links work; without scripts, a note takes the figures' place.
 
 _FIGURE = re.compile(r"(<figure[^>]*>\s*<h3.*?</h3>)(.*?)(</figure>)", re.DOTALL)
 _MOST = 4_000_000  # pages up to this number of characters stay as they are
-_SMALLEST = 50_000  # characters of a figure worth packing
+_SMALLEST = 50_000  # minimum number of characters of a figure worth packing
 _NOTE = "This figure shows many models, so it is stored compressed and needs JavaScript."
 
 

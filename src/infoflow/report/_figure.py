@@ -71,23 +71,23 @@ class ReportFigure:
             object.__setattr__(self, "answer", [self.words])  # this one sentence is the answer
 
     def of_decoder(self) -> "ReportFigure":
-        """The same figure for decoders, without its claims, which do not judge decoders."""
+        """The same figure for decoders, without its claims, which do not cover decoders."""
         question = f"{self.question.removesuffix('?')}, in the decoder?"
         return replace(self, id=f"{self.id}-decoder", question=question, findings=())
 
     @property
     def numbers(self) -> list[str]:
-        """The sentences of the answer after its words."""
+        """The sentences of the answer that follow `words`."""
         return [] if self.answer == [self.words] else self.answer
 
     @property
     def folds(self) -> bool:
-        """Whether the numbers are folded because words precede them; numbers that follow a choice stay visible."""
+        """Whether the numbers are folded because words precede them; numbers that depend on a choice stay visible."""
         return bool(self.words) and bool(self.first) and not self.is_chosen
 
     @property
     def first(self) -> list[str]:
-        """The part of the answer that is visible at first: one sentence of a long answer without words of its own."""
+        """The part of the answer that is visible at first: one sentence if the answer is long and has no `words`."""
         plain = self.template == "charts.html.jinja" and "apart" not in self.payload
         is_long = sum(map(len, self.answer)) > _LONG
         return self.numbers[:1] if is_long and not self.words and plain else self.numbers
@@ -111,7 +111,7 @@ class Section:
     keys: list[Series] = field(default_factory=list)  # lines that can be highlighted
     untrained: bool = False  # whether an untrained control is drawn
     notes: list[str] = field(default_factory=list)  # what was measured but not drawn
-    template: str = ""  # template above the figures: a control that all of them follow
+    template: str = ""  # template above the figures, with a control that applies to all of them
     script: str = ""  # the script of that template
     payload: dict[str, Any] = field(default_factory=dict)  # data for that template
     names: dict[str, str] = field(default_factory=dict)  # figure's id → its name in Python, "room/noun"
@@ -120,12 +120,12 @@ class Section:
 
     @property
     def entry(self) -> str:
-        """Its name in the top bar and the sidebar."""
+        """The section's name in the top bar and the sidebar."""
         return self.short or self.id.replace("-", " ").capitalize()
 
     @property
     def shown(self) -> list[ReportFigure]:
-        """The figures that are open on the page; all if each of them is in `folded`."""
+        """The figures that are open on the page; all figures if every one of them is in `folded`."""
         if self.open:
             return [figure for figure in self.figures if figure.id in self.open]
         folded = [figure for figure in self.figures if any(_is_of(figure.id, known) for known in self.folded)]
@@ -133,7 +133,7 @@ class Section:
 
     @property
     def further(self) -> list[ReportFigure]:
-        """The folded figures, for each model or stack; none if no other figure would be left."""
+        """The folded figures, such as those for each model or stack; none if no open figure would be left."""
         shown = self.shown
         return [figure for figure in self.figures if figure not in shown]
 
@@ -154,7 +154,7 @@ class Section:
     def drawn_with(
         self, figures: Iterable[ReportFigure | None], models: ModelSelection, frames: Iterable[pd.DataFrame]
     ) -> "Section | None":
-        """The section with its figures, and the lines and controls of their rows; None without figures."""
+        """The section with these figures, and the lines and controls found in `frames`; None without figures."""
         drawn, frames = [figure for figure in figures if figure is not None], list(frames)
         if not drawn:
             return None

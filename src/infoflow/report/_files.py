@@ -61,7 +61,7 @@ def check_size(inches: float, columns: int | None) -> None:
     most = max(int(inches / _NARROWEST), 1)
     if columns is not None and not 1 <= columns <= most:
         raise UserError(
-            f"columns must lie in 1..{most} at a width of {inches:g} inches, so that a panel has {_NARROWEST} of them. "
+            f"columns must lie in 1..{most} at a width of {inches:g} inches, so that a panel has {_NARROWEST} inches. "
             f"Got {columns}. Write fewer columns or a larger width."
         )
 
@@ -99,7 +99,7 @@ def encoded(svg: str, kind: str) -> bytes:
 
 
 def _in_points(svg: str) -> str:
-    """The SVG with its size in points, since the converter takes pixels for points: a third too large."""
+    """The SVG with its size in points: the converter reads pixels as points, which would be a third too large."""
     return re.sub(
         r'(width|height)="([\d.]+)in"', lambda match: f'{match[1]}="{float(match[2]) * 72:.2f}"', svg, count=2
     )

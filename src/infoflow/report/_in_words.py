@@ -89,7 +89,7 @@ def estimate_text(estimate: Estimate, unit: str = "") -> str:
 
 
 def size_text(estimate: Estimate, unit: str = "") -> str:
-    """Like `estimate_text`, for a change whose verb gives the direction: without signs."""
+    """Like `estimate_text`, but without signs, for a change whose verb gives the direction."""
     if estimate.value >= 0:
         return estimate_text(estimate, unit)
     return estimate_text(estimate.negated(), unit)
@@ -101,7 +101,7 @@ def inline_text(estimate: Estimate, unit: str = "") -> str:
 
 
 def difference_text(gap: Estimate, more: str, less: str, unit: str = "") -> str:
-    """`0.20 nats (0.19 to 0.21) more`, or `less`; it says so if the direction may be chance."""
+    """`0.20 nats (0.19 to 0.21) more`, or `less`; a note follows if the direction may be chance."""
     unclear = " (may be chance)" if gap.has_interval and not gap.sign else ""
     return f"{size_text(gap, unit)} {more if gap.value >= 0 else less}{unclear}"
 
@@ -242,7 +242,7 @@ def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
 
 
 def percent_over_models(shares: Mapping[object, float], bounds: tuple[float, float] = (0.0, 100.0)) -> Estimate:
-    """The mean percentage with its interval over seeds; the bare mean without an interval, or if all are equal."""
+    """The mean percentage with its interval over seeds; only the mean if there is no interval or all are equal."""
     percent = {key: 100 * float(share) for key, share in shares.items()}
     estimate = Samples.bare(percent, bounds).estimate()
     return estimate if estimate.high - estimate.low > _ROUNDING else plain(estimate.value)

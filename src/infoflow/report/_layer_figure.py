@@ -57,13 +57,13 @@ class LayerFigure:
     how_to_read: Sequence[str]
     method: Method
     noun: str  # what changes with depth, without a number: "the share of neighbours that are the same token"
-    wording: Wording  # the same with numbers
+    wording: Wording  # how the sentences state this change with numbers
     top: str = ""  # start of a sentence on the order of the lines at the top layer
     caption: Callable[[pd.DataFrame], str] = lambda rows: ""  # follows the note on the bands
     claims: Sequence[str] = ()
     panels: str = ""  # a column of the table: one panel per value
     titles: Mapping[str, str] = field(default_factory=dict)  # panel titles in order; other panels follow
-    one_scale: bool = True  # panels of the same unit and size; otherwise each has its own scale
+    one_scale: bool = True  # for panels of the same unit and size; otherwise each panel has its own scale
     zero: float = math.inf  # see `panel_scales`
     known: str = ""  # the column with the value that layer 0 must have, drawn as a line across
     known_name: str = ""
@@ -142,7 +142,7 @@ def layer_panels(
     title: Callable[[Any], str] = str,
     **axis: Any,
 ) -> list[Panel]:
-    """One panel per table; `lines` maps a table's key to its lines, or is the models whose trained lines are shown.
+    """One panel per table; `lines` gives a table's lines by its key, or is the models whose trained lines are shown.
 
     `axis` applies to all panels (see `LayerChart`).
     """
@@ -242,7 +242,7 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
 
 
 def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> ReportFigure:
-    """The first figure with all comparable panels on shared axes, by title and name; other panels are its own."""
+    """The first figure, with the comparable panels of all figures on shared axes, and its own other panels."""
     panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
     found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
     titles = list(dict.fromkeys(title for title, _, _ in found))

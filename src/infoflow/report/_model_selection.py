@@ -27,13 +27,13 @@ class ModelSelection:
     by: str  # column that names a line: "objective" or "model"
     main_stacks: dict[str, str]  # model → the stack compared across models: the encoder if there is one
     architecture: str = ""  # shared by all lines of a study
-    is_first: bool = True  # whether that is the first one: it has the rows that name none
+    is_first: bool = True  # whether it is the first one, which also has the rows that name no architecture
     further: tuple[str, ...] = ()  # the study's other architectures
     lines: dict[str, str] = field(default_factory=dict)  # model → the key of its line
 
     @classmethod
     def of(cls, run: RunFolder, architecture: str = "") -> "ModelSelection":
-        """The models of the study's first, or another, architecture; an objective looks the same in all."""
+        """Select the models of the study's first, or another, architecture; an objective's style is the same in all."""
         by = "objective" if run.read().get("kind") in ("study", "corpora") else "model"
         every = listed_models(run)
         first = _first_architecture(run, every)
@@ -65,7 +65,7 @@ class ModelSelection:
         In a table of pairs, both models must be shown; their lines are `series_a` and `series_b`.
 
         Raises:
-            AmbiguousModels: Two of them share an objective and a seed.
+            AmbiguousModels: Two shown models share an objective and a seed.
         """
         frame = with_keys(frame)
         frame = frame.assign(trained=frame["trained"].astype(bool) if "trained" in frame else True)
@@ -117,7 +117,7 @@ class ModelSelection:
         return pd.Series([Spec(*end).label for end in ends], index=frame.index, dtype=object)
 
     def main(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Only the stack of each model that is compared across models; all rows if the table has no stacks."""
+        """The rows of the stack of each model that is compared across models; all rows if the table has no stacks."""
         if "stack" not in frame:
             return frame
         return frame[frame["stack"].astype(str) == frame["model"].astype(str).map(self.main_stacks)]
@@ -190,7 +190,7 @@ def seeds_of_lines(entries: pd.DataFrame) -> list[int]:
 def _first_architecture(run: RunFolder, models: pd.DataFrame) -> str:
     """The architecture that any table names for the plan's first model; "" if none does.
 
-    If the plan's first model has none, the first line with an architecture for all of its models decides, such as
+    If no table names one for it, the first line whose models all have an architecture decides, such as the line of
     readers.
     """
     frames = [run.tables[name] for name in (TRAINING_RUNS.name, "task_scores") if name in run.tables]

@@ -1,4 +1,4 @@
-"""A run's tables, restricted to the rows of a page, without damaged ones: all figures get their models from here."""
+"""A run's undamaged tables, restricted to the rows that a page shows; all figures take their models from here."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -19,7 +19,7 @@ DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, Arithmeti
 
 
 def unless_damaged(tell: Callable[[], _Stated], otherwise: _Stated, name: str, left_out: list[str]) -> _Stated:
-    """The result of `tell`; if the data do not allow it, `otherwise`, a warning, and a line in `left_out`."""
+    """Return the result of `tell`; if the data are damaged, return `otherwise`, warn and add a line to `left_out`."""
     try:
         return tell()
     except DAMAGE as error:
@@ -77,7 +77,7 @@ class ModelTables:
             return None
 
     def some(self, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-        """The available tables among these."""
+        """The tables among `names` that exist, by name."""
         return {name: self[name] for name in names if name in self}
 
     @property

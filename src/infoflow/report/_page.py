@@ -29,7 +29,7 @@ from .representations._token_map import MARKS, legend_mark
 
 _Stated = TypeVar("_Stated")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
-_LONG_CSV, _LONGEST_CSV = 40_000, 150_000  # characters: compressed above the first, left out above the second
+_LONG_CSV, _LONGEST_CSV = 40_000, 150_000  # characters above which data are compressed, or left out
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
@@ -41,7 +41,7 @@ def write_report(run: RunFolder | PathLike[str] | str, anonymous: bool = False) 
     It shows what the run's tables contain and leaves out the rest. Returns its path.
 
     Raises:
-        UserError: There is no run, it is damaged, or a foreign file has the report's name.
+        UserError: There is no run, it is damaged, or another program's file has the report's name.
     """
     run = RunFolder.of(run)
     check_replaceable(run.report)
@@ -156,7 +156,7 @@ def _begin(section: Section, begin: Callable[[Panel, int], None]) -> None:
 def _csv_address(figure: ReportFigure) -> str:
     """The figure's data as a `data:` address, compressed if long; "" if it would make the page too large.
 
-    The page with the head map generates its own.
+    The data of the head map are generated on the page instead.
     """
     if figure.template == "heads.html.jinja":
         return ""
@@ -212,13 +212,13 @@ _RECIPE = (
     ("gradient clipping", "", "–", "off"),
     ("label smoothing", "training.label_smoothing", "0.1", "–"),
 )
-"""Settings, their places in a plan ("" if more than one decides), and as published: Voita et al. 2019 (both papers;
-rate, warm-up, batch and smoothing as in the authors' scripts for the heads paper) and the lecture's slides (fairseq's
-RoBERTa, and its study of LM and MT)."""
+"""Each setting, its place in a plan ("" if more than one decides), and its published values: Voita et al. 2019 (both
+papers; rate, warm-up, batch and smoothing as in the authors' scripts for the heads paper) and the lecture's slides
+(fairseq's RoBERTa, and its study of LM and MT)."""
 
 
 def _recipe(run: RunFolder) -> list[tuple[str, str, str, str]]:
-    """Setting, value in this study and the two published ones; [] unless the run is a study."""
+    """Each setting with its value in this study and the two published values; [] unless the run is a study."""
     manifest = run.read()
     if manifest.get("kind") != "study":
         return []

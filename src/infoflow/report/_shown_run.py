@@ -162,7 +162,7 @@ _RULES = {
 
 
 def parts_text(run: RunFolder) -> str:
-    """Sizes, rule, losses and leaks of the parts; "" if the run has no parts, or predates their counts."""
+    """Sizes of the parts, the rule that separates them, rows left out, and leaks; "" if the run lacks these counts."""
     manifest = run.read()
     corpus = manifest.get("corpus", {})
     if "leakage" not in (split := corpus.get("split", {})):
@@ -206,7 +206,7 @@ def stage_times(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _stage_time(stage: dict[Hashable, Any], longest: float) -> dict[str, Any]:
-    """Duration and resource use of a stage, in words; `share`: of the longest stage, in percent."""
+    """Duration and resource use of a stage, in words; `share` is in percent of the longest stage."""
     memory = stage.get("peak_memory", math.nan)
     return {
         "label": stage["label"],

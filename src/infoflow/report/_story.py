@@ -64,11 +64,11 @@ _FURTHER_METHOD = Method(
     """,
 )
 _WORDS_ONLY = "findings"  # tables of verdicts are shown as cards
-_OPEN = 3  # figures of a section that are open on the page; the others are folded
+_OPEN = 3  # number of a section's figures that are open on the page; the others are folded
 
 
 def own_section(tables: ModelTables) -> Section | None:
-    """The section, or None without user measures."""
+    """The section on the user's own measures; None without such measures."""
     return _section(OWN, _METHOD, tables, {name: tables.get(name) for name in tables.own})
 
 
@@ -147,7 +147,7 @@ class Story:
     sections: list[Section]
     findings: list[ScorecardRow]
     screen: Screen | None  # None if a damaged run has none
-    left_out: list[str]  # in words, what damaged tables or a damaged run.json left out
+    left_out: list[str]  # in words, what is left out because tables or run.json are damaged
 
     @property
     def figures(self) -> list[ReportFigure]:
@@ -180,7 +180,7 @@ class Sources:
         None if the run has no data for it; `left_out` collects notes on damaged data.
         """
         name = f"the section on {build.__name__.removesuffix('_section').replace('_', ' ')}"
-        with debug_mode(False):  # our own tested charts: schema validation would double their time
+        with debug_mode(False):  # these charts are tested, and schema validation would double the time
             return unless_damaged(lambda: self._section(heading, build), None, name, left_out)
 
     def _section(self, heading: Section, build: Builder) -> Section | None:

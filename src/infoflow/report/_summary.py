@@ -105,7 +105,7 @@ def study_line(run: RunFolder, models: ModelSelection) -> str:
 
 
 def model_rows(run: RunFolder, models: ModelSelection) -> list[dict[str, Any]]:
-    """Label, slot and cells of each line of the table of models, which has only columns that some model fills."""
+    """Label, slot and cells of each row of the table of models; columns that no model fills are left out."""
     entries = entries_with_readers(run)
     entries = models.named(entries) if "model" in entries else entries.assign(series="")
     rows = [(line, _model_cells(entries[entries["series"] == line.key], models)) for line in models.series]
@@ -199,7 +199,7 @@ def _elsewhere(row: dict[str, Any]) -> str:
     """The verdict for another architecture or checkpoint, with its mark."""
     update = int(row.get("update", END))
     moment = {END: "", UNTRAINED: "untrained"}.get(update, f"after {update:,} updates")
-    named = str(row.get("model") or row.get("architecture") or "")  # for external models, whose architectures may agree
+    named = str(row.get("model") or row.get("architecture") or "")  # external models may share an architecture
     where = ", ".join(part for part in (named, moment) if part) or "again"
     verdict, effect = str(row["verdict"]), _float(row.get("effect"))
     stated = f" ({number(effect, decimals(_float(row.get('low')), _float(row.get('high')), effect))})"
@@ -244,7 +244,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
 
 
 def _published(value: Any, unit: Any) -> str:
-    """The paper's number: texts unchanged, numbers with the effect's unit."""
+    """The paper's result: a text is unchanged, a number gets the effect's unit."""
     if isinstance(value, str):
         return value
     figure = _float(value)
@@ -252,7 +252,7 @@ def _published(value: Any, unit: Any) -> str:
 
 
 def _figure_of(id: str, tables: str, figures: list[ReportFigure]) -> str:
-    """The figure that shows the claim, or one of its tables; not the scores, which every claim reads."""
+    """The figure that shows the claim or one of its tables, except the scores, which every claim reads."""
     for figure in figures:
         if id in figure.findings:
             return figure.id

@@ -9,8 +9,8 @@ import numpy as np
 
 from infoflow.objectives import OBJECTIVES, further_objectives
 
-# Series colours by slot (see below), distinguishable with any colour vision, or else by dash and mark. They were
-# optimised under three colour vision deficiencies: maximal distances within a family, and to all others.
+# Series colours by slot (see below), distinguishable with any colour vision, or else by dash and mark. They maximise
+# the distances within a family, and to all other colours, under three colour vision deficiencies.
 COLOURS = {
     "ink": ("#1d2228", "#e6e9ed"),
     "soft": ("#59626d", "#a3adb8"),
@@ -104,7 +104,7 @@ def vega_config() -> dict[str, Any]:
 
 
 def coloured(text: str, palette: Mapping[str, str] = LIGHT) -> str:
-    """The SVG or JSON text with every CSS variable replaced by its colour, by default the one of print."""
+    """The SVG or JSON text with every CSS variable replaced by its colour, by default the colour for print."""
     return re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: palette.get(match[1], match[0]), text)
 
 
@@ -126,8 +126,8 @@ FAMILIES: dict[str, tuple[int, ...]] = {
 _HUES = {"static": "discriminate"}  # families that share another's hue
 _OTHERS = (3, 4, 5, 6, 7)  # for models and objectives without a family
 NUM_SLOTS = len(_OTHERS) + sum(map(len, FAMILIES.values()))
-_SAME = {"seq2seq": "translation"}  # an external model may be of this task
-# For objectives outside the registry, such as those of models from a hub.
+_SAME = {"seq2seq": "translation"}  # a task of external models → the objective of that name here
+# Words that reveal the family of objectives outside the registry, such as those of models from a hub.
 _FAMILY_WORDS = {
     "predict next": ("causal", "next-token", "prefix-lm", "permut", "autoregress"),
     "fill in": ("mask", "mlm", "span", "infill", "cloze", "t5", "electra-generator"),

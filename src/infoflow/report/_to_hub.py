@@ -32,7 +32,7 @@ from infoflow.results import RunFolder, StoredTable, write_table
 from ._page import write_report
 from ._shown_run import ShownRun
 
-_TAG = "infoflow"  # in the cards of what infoflow wrote
+_TAG = "infoflow"  # marks the cards of what infoflow wrote
 _HUB = "hf:"
 _WORDS = {"space": "Space", "dataset": "data set"}
 _Kind = Literal["space", "dataset"]
@@ -86,7 +86,7 @@ class _Place:
 
     @classmethod
     def of(cls, api: HfApi, name: str, kind: _Kind, public: bool) -> "_Place":
-        """The repository, if this run may be written there."""
+        """The repository, after checking that this run may be written there."""
         try:
             info = api.repo_info(name, repo_type=kind)
         except RepositoryNotFoundError:
@@ -143,7 +143,7 @@ def _name_in(to: str) -> str:
         raise UserError("--to uploads to the hub, but HF_HUB_OFFLINE is set. Unset it, or leave out --to.")
     if not get_token():
         raise UserError(
-            "--to needs a token of the hub that may write, and none was found. Run `hf auth login`, or set HF_TOKEN "
+            "--to needs a hub token with write access, and none was found. Run `hf auth login`, or set HF_TOKEN "
             f"(a token: {constants.ENDPOINT}/settings/tokens)."
         )
     return name

@@ -46,7 +46,7 @@ ViewAnswer = Callable[[Model, ReadSentence, Mapping[str, str]], Mapping[str, Any
 
 
 def further_views() -> dict[str, ViewAnswer]:
-    """What subjects compute for views of their own, by the view's name; `NAME_view.js` draws it."""
+    """The functions that compute data for the subjects' own views, by the view's name; `NAME_view.js` draws it."""
     return {name: answer for own in provided("view", "ANSWERS") for name, answer in own.items()}
 
 
@@ -69,7 +69,7 @@ def further_answers(model: Model, read: ReadSentence) -> dict[str, list[Mapping[
 def write_view(
     seen: SentenceAttention, path: Path | str, answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
 ) -> Path:
-    """Write the views of one sentence: all heads, one head, queries and keys, and those for `answers`.
+    """Write the views of one sentence: all heads, one head, queries and keys, and the views of `answers`.
 
     One HTML file, readable offline, complete or not written at all. Returns its path.
 
@@ -89,7 +89,7 @@ class Explored:
     state: str = ""  # initial choices of the page, in the format of an address fragment after `#`
     before: SentenceAttention | None = None  # the sentence's attention in the unchanged model
     change_text: str = ""  # what was ablated, in words
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)  # further ones by name: the change of every weight
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)  # further arrays by name: the change of every weight
     # Answers by question: lens, relevance; single ablations of tokens and heads.
     answers: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     effect: Mapping[str, Any] | None = None  # effect of the change on predictions and representations

@@ -47,8 +47,8 @@ def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
     r"""`thin_svd` of a float64 matrix whose singular values are correlations, in half the time.
 
     $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squaring loses digits of
-    small correlations: vectors have an error of about $\varepsilon / \sigma^2$, which is 2e-6 for the smallest σ
-    computed in this way. If there is a smaller σ, the ordinary decomposition is used.
+    small correlations: the singular vectors have an error of about $\varepsilon / \sigma^2$, which is 2e-6 for the
+    smallest σ computed in this way. If there is a smaller σ, the ordinary decomposition is used.
     """
     if overlap.shape[0] < overlap.shape[1]:
         turned = correlations_svd(overlap.mT)
@@ -61,12 +61,12 @@ def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
 
 
 _EIGENVALUE_FLOOR = 1e-12
-"""Directions below this share of the largest eigenvalue are rounding error (float32 states reach about 1e-14)."""
+"""Directions with eigenvalues below this share of the largest are rounding error (float32 states reach about 1e-14)."""
 _SAFE_EIGENVALUE = 1e-8
-"""A covariance squares the condition number, so below this share small directions lose digits and QR is used."""
+"""A covariance squares the condition number, so QR is used if an eigenvalue is below this share of the largest."""
 _SINGULAR_FLOOR_SINGLE, _SINGULAR_FLOOR = 1e-6, 1e-10
 _SAFE_PIVOT = 1e-4
-"""Cholesky is used if the columns before each column leave at least this share of its variance unexplained."""
+"""Cholesky is used if at least this share of each column's variance is not explained by the columns before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class Whitening:
 class Canonical:
     """Canonical correlations in descending order, and how much of each view its canonical variates explain."""
 
-    correlations: Float[Tensor, " variate"]  # as many as the smaller rank
+    correlations: Float[Tensor, " variate"]  # as many as the smaller rank of the two views
     weights_x: Float[Tensor, " variate"]
     r"""$\alpha_i = \sum_j |\langle h_i, x_j \rangle|$."""
     weights_y: Float[Tensor, " variate"]
@@ -145,7 +145,7 @@ def whiten(covariance: Float[Tensor, "width width"], floor: Float[Tensor, " widt
         inverse = torch.linalg.solve_triangular(triangle, torch.eye(len(triangle), dtype=triangle.dtype), upper=False)
         return Whitening(basis=shrink.unsqueeze(1) * inverse.mT, loadings=triangle.mT * norms, safe=True)
     values, vectors = torch.linalg.eigh(scaled)
-    # Keep only directions in which the view varies; others would mix with variates of correlation 0.
+    # Keep only directions in which the view varies; the others would mix with variates of correlation 0.
     kept = values > _EIGENVALUE_FLOOR * values[-1].clamp(min=torch.finfo(values.dtype).tiny)
     values, vectors = values[kept], vectors[:, kept]
     return Whitening(
@@ -262,14 +262,14 @@ def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
     maps, even rotations, of the view that gives them. Exactly 1 for `y = x @ a + b` with an invertible `a`. The
     distance is `1 - pwcca(x, y)`.
 
-    Biased upwards for few rows n: for independent views about $0.85 \sqrt{d/n}$, and 1 for n ≤ d. Compare only
-    values with equal n, use n ≥ 20 d, and compare with the value for shuffled rows. For n ≤ width_x + width_y several
-    correlations are 1 and the weights among them depend on the choice of directions.
+    The value is biased upwards for few rows n: for independent views it is about $0.85 \sqrt{d/n}$, and 1 for n ≤ d.
+    Compare only values with equal n, use n ≥ 20 d, and compare with the value for shuffled rows. For n ≤ width_x +
+    width_y several correlations are 1, and the weights among them depend on the choice of directions.
 
     Args:
         x: (token, width_x), float32 or float64; computed in float64.
         y: (token, width_y), the same tokens in the same order.
-        side: The weighting view; `"mean"` is the mean of both values. [@morcos2018] weight by the narrower view.
+        side: The view that gives the weights, or `"mean"` of both values. [@morcos2018] weight by the narrower view.
 
     Returns:
         Similarity in [0, 1].

@@ -20,7 +20,7 @@ RANK_EDGES = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 GROUPS = 16
 """Number of groups of bootstrap blocks, which are left out in turn.
 
-Every bin has its own decompositions, and 64 groups take four times as long. Over 40 draws of 1000 tokens in 32
+Every bin needs its own decompositions, so 64 groups would take four times as long. Over 40 draws of 1000 tokens in 32
 dimensions the standard deviation of the replicates was 1.19 times the true one with 16 groups, 1.43 times with 64, and
 varied by 18 % and 12 % respectively.
 """
@@ -41,8 +41,8 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
 
     PWCCA falls with the number of rows, so all bins get the same number: `per_bin`, or the number of occurrences in the
     smallest bin that is kept. Bins with at least 10 occurrences per dimension are kept. If there are fewer than two of
-    these, bins with more than 2 are kept, with a warning that all distances are biased towards 0. A note lists the bins
-    that are left out.
+    these, bins with more than 2 per dimension are kept, with a warning that all distances are biased towards 0. A note
+    lists the bins that are left out.
     """
     wanted = min(per_bin, ROWS_PER_DIMENSION * width)
     enough = np.flatnonzero(counts >= wanted)
@@ -68,7 +68,7 @@ def too_few_by_default(per_bin: int, model: Model) -> str | None:
 
 BIN_COLUMNS = (
     Column("bin", "int64", "", "frequency bin, from 0 (the most frequent tokens)"),
-    Column("rank_low", "int64", "rank", "lowest frequency rank in it; 1 = top"),
+    Column("rank_low", "int64", "rank", "lowest frequency rank in the bin; 1 = most frequent"),
     Column("rank_high", "int64", "rank", "the rank at which the next bin begins"),
 )
 """The columns that identify a bin."""
@@ -90,7 +90,7 @@ CHANGE_BY_FREQUENCY = TableSchema(
         *BIN_COLUMNS,
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
         Column("width", "int64", "dimensions", "width of the states"),
-        Column("side", "string", "", "the weighting view: mean, x (layer) or y"),
+        Column("side", "string", "", "the view that gives the weights: x (layer), y, or mean"),
     ),
 )
 
@@ -105,14 +105,14 @@ class ChangeByFrequency(SampleMeasure):
     | $B$    | the same number of occurrences from every bin of `edges`    | occurrences            |
     | $H_l$  | `sample.states(l)`, 0 = embeddings                          | $\mathbb R^{n \times d}$ |
 
-    Error bars as in `LayerDistance`, with 16 groups of bootstrap blocks at every width. The baseline shuffles the
-    rows of the second layer within the bin.
+    Error bars are computed as in `LayerDistance`, but with 16 groups of bootstrap blocks at every width. The baseline
+    shuffles the rows of the second layer within the bin.
 
     Args:
-        per_bin: Maximum occurrences of each bin; at least 10, preferably 20, per dimension. `equal_bins` chooses the
-            compared bins if a corpus has fewer.
+        per_bin: Maximum number of occurrences in each bin; at least 10, preferably 20, per dimension. `equal_bins`
+            chooses the compared bins if a corpus has fewer.
         edges: Ranks at which bins begin, and the rank at which the last one ends; 1 is the most frequent token.
-        side: The weighting view; see `pwcca`.
+        side: The view that gives the weights; see `pwcca`.
 
     Source: [@voita2019evolution].
     """

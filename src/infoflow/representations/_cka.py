@@ -28,7 +28,7 @@ def linear_cka(x: Matrix, y: Matrix, debiased: bool = False) -> float:
        + \frac{(1^\top \tilde K 1)(1^\top \tilde L 1)}{(n-1)(n-2)}
        - \frac{2}{n-2} 1^\top \tilde K \tilde L 1 \Big] $$
 
-    Invariant to rotation, isotropic scaling and translation; not to general linear maps. Cost O(n d²).
+    It is invariant to rotation, isotropic scaling and translation, but not to general linear maps. Cost O(n d²).
 
     Args:
         x: (token, width_x), float32 or float64; computed in float64.
@@ -65,10 +65,10 @@ def minibatch_cka(batches: Iterable[tuple[Matrix, Matrix]]) -> float:
 
     $\mathrm{HSIC}_1$ as in `linear_cka`. Each term is unbiased for any batch size, so the ratio of their sums estimates
     the CKA of all rows together. The mean of the batches' CKA does not. Tokens should be assigned to batches at random,
-    since neighbours in a text are more alike than the tokens of a corpus.
+    since neighbouring tokens of a text are more alike than random tokens of the corpus.
 
     Args:
-        batches: Pairs (x, y) as for `linear_cka`, consumed once; widths are the same in all, each at least 4 rows.
+        batches: Pairs (x, y) as for `linear_cka`, consumed once; all have the same widths and at least 4 rows each.
 
     Returns:
         Similarity, at most about 1 and possibly negative. NaN with a warning where a sum of self terms is not positive.
@@ -142,7 +142,7 @@ def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float 
         alpha: From 1, no whitening, to 0, full whitening.
 
     Returns:
-        Distance: the angle in [0, π/2], the other at least 0.
+        The distance: an angle in [0, π/2], or a size-and-shape distance of at least 0.
 
     Raises:
         UserError: Unknown kind, `alpha` outside [0, 1], views of different length or not finite; for the angle and
@@ -201,7 +201,7 @@ def maximum_explainable_variance(x: Matrix) -> float:
     $$ \mathrm{MEV} = \frac{\sigma_1^2}{\sum_i \sigma_i^2} $$
 
     $\sigma_i$ are the singular values of the centred occurrences. It measures how well one static vector could replace
-    a word's occurrences; the baseline is the value of random occurrences. Always 1 for two occurrences.
+    a word's occurrences; the baseline is the value for random occurrences. Always 1 for two occurrences.
 
     Args:
         x: (occurrence, width), float32 or float64; computed in float64.

@@ -1,4 +1,4 @@
-"""Clusters of states: mini-batch k-means, and the centres of every layer, fitted before the pass."""
+"""Clusters of states: mini-batch k-means, and the centres of every layer, fitted before the measuring pass."""
 
 import hashlib
 import math
@@ -18,13 +18,13 @@ from infoflow.models import argmin, tap
 from ._views import Matrix, States, as_view
 
 _BATCH = 10_240
-"""On 100,000 states (2,000 Zipfian types, 64 positions) 1,000 clusters carry 3.0 nats, and 2.4 in batches of 1,024."""
+"""On 100,000 states (2,000 Zipfian types, 64 positions) 1,000 clusters carry 3.0 nats; with batches of 1,024, 2.4."""
 _STEPS = 20
 """Minimum number of steps. With few rows, one pass is a step or two, which hardly moves the centres."""
 _SMALL = 0.05
-"""Clusters below this share of the mean size move. On these states 0.02 and 0.05 minimise inertia; 0.2 adds 2%."""
+"""Clusters below this share of the mean size are moved. On these states 0.02 and 0.05 are best; 0.2 adds 2% inertia."""
 _RECENT, _FALL = 5, 0.001
-"""Number of steps compared with as many before them, and the smallest relative fall in distance to continue."""
+"""Number of steps to compare with as many before them, and the relative fall in distance needed to continue."""
 _ROUNDING = 1e-5
 """Squared distances below this share of the squared norm (from the mean) are rounding error and count as 0."""
 _AT_ONCE = 1_024  # rows per block of distances, which take 40 MB for 10,000 centres
@@ -140,7 +140,7 @@ def _far_apart(x: States, num: int, rng: np.random.Generator) -> Float[Tensor, "
     With Zipf's law, random initial rows would put most centres on the most frequent tokens; on the states described at
     `_BATCH` they give 5% more inertia.
     """
-    trials = 2 + int(math.log(num)) + 500 // num  # more if there are few centres, which might otherwise miss a clump
+    trials = 2 + int(math.log(num)) + 500 // num  # more for few centres, or they may miss a clump
     centred = x - x.mean(0)
     squares = centred.square().sum(1)
     chosen, least = [], torch.full_like(squares, torch.inf)
@@ -158,7 +158,7 @@ def _far_apart(x: States, num: int, rng: np.random.Generator) -> Float[Tensor, "
 def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) -> Int[Tensor, " row"]:
     """At most `num` distinct rows, in proportion to their weights; rows of weight 0 come last.
 
-    Each row gets an exponential variable with its weight as rate, and the rows with the smallest ones are drawn.
+    Each row gets an exponential variable with its weight as rate, and the rows with the smallest values are drawn.
     """
     waiting = torch.from_numpy(rng.standard_exponential(len(weights), dtype=np.float32)).to(weights.device)
     tiny = torch.finfo(torch.float32).tiny
@@ -167,10 +167,10 @@ def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) 
 
 ROWS_PER_CENTRE = 40  # states per centre for fitting a clustering
 _FIT_BYTES = 1 << 30
-"""Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers; if one
-layer alone does, its clusterings share states."""
+"""Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers; if a
+single layer takes more, its clusterings share states."""
 _LEAST_AT_POSITION = 20
-"""Minimum number of states for a position to have its own mean; 2,500 sentences have them at nearly every position."""
+"""Minimum number of states for a position to have its own mean; with 2,500 sentences, nearly all positions do."""
 _CHUNK = 1024  # sentences read between checks of whether there are enough states
 FOLDS = 2
 
@@ -183,8 +183,8 @@ def fold_of(sentence_ids: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
 
 
 def position_means(states: States, positions: Int[Tensor, " token"], num: int) -> Float[Tensor, "position width"]:
-    """The mean state at each of `num` positions. Positions with few states share the mean of those states together (of
-    all states if there are none); it is also the last row, for all other positions."""
+    """The mean state at each of `num` positions. Positions with few states share one mean, that of all their states (if
+    there are none, of all states). The last row is this mean too, for positions from `num` on."""
     count = positions.bincount(minlength=num + 1)
     sums = torch.zeros((num + 1, states.shape[1]), dtype=torch.float64).index_add_(0, positions, states.double())
     rare = count < _LEAST_AT_POSITION
@@ -198,8 +198,8 @@ def position_means(states: States, positions: Int[Tensor, " token"], num: int) -
 class StateClusters:
     """Centres of several clusterings of each layer of one stack.
 
-    Clusterings 0, 2, ... are fitted to sentences of fold 0, the others to fold 1, and all label every state. Centres
-    also fit the noise of their own states, so information is too high on their fold and too low on the other.
+    Clusterings 0, 2, ... are fitted to sentences of fold 0, the others to fold 1; each of them labels every state.
+    Centres also fit the noise of their own states, so information is too high on their fold and too low on the other.
     """
 
     centres: Float[Tensor, "layer clustering cluster width"]
@@ -250,7 +250,7 @@ class ClusterFit:
     kept: Kept
     clusters: int
     clusterings: int
-    draws: int  # number of available passes of training noise
+    draws: int  # how often sentences can be read, each time with other noise
     positions: bool = True  # if False, the mean state at each position is subtracted first
 
     def run(self) -> StateClusters:
@@ -317,7 +317,7 @@ class ClusterFit:
         return [_Fitted(torch.cat(parts), np.concatenate(folds), torch.cat(positions)) for parts in held]
 
     def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """Draws, each with batches of sentences of similar length; a draw reads the corpus in the order of a hash."""
+        """Yield the draw and batches of similar length; each draw reads the whole corpus, in the order of a hash."""
         batches = self.reader.batches(self.options.tokens_per_batch)
         rows = np.concatenate(batches)
         ids = self.reader.corpus.content_ids[rows]

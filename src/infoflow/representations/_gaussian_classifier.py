@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ._views import sums_by
 
-_CHUNK = 256  # rows of logits that stay in the cache
-_LEAST_LOGIT = -80.0  # relative to the largest; the exponentials of lower ones are denormal and many times slower
+_CHUNK = 256  # number of rows whose logits fit in the cache
+_LEAST_LOGIT = -80.0  # relative to the largest logit; exponentials of lower logits are denormal and many times slower
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class GaussianClassifier:
 
     mean: Float32[Tensor, " width"]
     whitening: Float32[Tensor, "width width"]
-    weights: Float32[Tensor, "twice_width label"]  # of z² and z
+    weights: Float32[Tensor, "twice_width label"]  # coefficients of z² and z
     bias: Float32[Tensor, " label"]
     log_prior: Float32[Tensor, " label"]
 
@@ -90,8 +90,8 @@ class LabelledMoments:
     def scale(self) -> float:
         """The median variance of the principal axes whose variance is not 0: the unit of the ridge.
 
-        Large variance in a few directions, such as those of the position, would raise a mean, and the ridge would then
-        hide all other directions.
+        Large variance in a few directions, such as those of the position, would raise the mean, and the ridge would
+        then hide all other directions.
         """
         total = self.count.sum()
         within = self.within * max(float(total) - self.seen, 1) / total

@@ -65,7 +65,7 @@ class WordRows:
     """Word occurrences of a sample, one per row."""
 
     sample: TokenSample
-    words: str  # how they were merged: "token" if the tokenizer does not report words
+    words: str  # how a word's tokens were merged; "token" if the tokenizer does not report words
     types: Int[np.ndarray, " occurrence"]  # equal words have equal numbers, 0..W−1
 
     @classmethod
@@ -111,10 +111,10 @@ GEOMETRY = TableSchema(
     name="geometry",
     version=4,
     description="What the space of a layer looks like. average_similarity: mean cosine of random occurrences "
-    "(anisotropy); rogue_dimensions: share of it that three dimensions carry; self_similarity: mean cosine within a "
+    "(anisotropy); rogue_dimensions: share of it from its three top dimensions; self_similarity: mean cosine within a "
     "word, over words; explainable_variance: share of a word's variance along one direction, over words; shuffled_…: "
-    "the same after occurrences were shuffled between words; intra_sentence_similarity: mean cosine to the sentence's "
-    "mean; unrelated_…: the value expected for sentences of random words; intrinsic_dimension: by two nearest "
+    "the same after shuffling occurrences between words; intra_sentence_similarity: mean cosine to the sentence's "
+    "mean; unrelated_…: the value expected for sentences of random words; intrinsic_dimension: from two nearest "
     "neighbours. Words without a letter or digit are left out of all of them. Cosines and shares have no unit.",
     light=True,
     columns=(
@@ -134,15 +134,15 @@ GEOMETRY = TableSchema(
         *estimate_columns(
             "cosine, share or dimensions",
             "the quantity; NaN where it is undefined",
-            "of similarities within words and sentences: average_similarity of the same occurrences; of "
-            "average_similarity: an isotropic Gaussian; of explainable_variance: random occurrences; of "
-            "rogue_dimensions: equal shares; of intrinsic_dimension: a Gaussian of the same covariance",
-            "occurrences behind the value; sentences for intra_sentence_similarity",
+            "for similarities within words and sentences: average_similarity of the same occurrences; for "
+            "average_similarity: an isotropic Gaussian; for explainable_variance: random occurrences; for "
+            "rogue_dimensions: equal shares; for intrinsic_dimension: a Gaussian of the same covariance",
+            "number of occurrences behind the value; for intra_sentence_similarity, of sentences",
         ),
         Column("corrected", "float64", "", "value − baseline"),
         Column("corrected_low", "float64", "", "lower end of its 95% interval"),
         Column("corrected_high", "float64", "", "upper end of its 95% interval"),
-        Column("types", "int64", "types", "words averaged over; 0: not a mean over words"),
+        Column("types", "int64", "types", "number of words averaged over; 0: not a mean over words"),
         Column("least", "int64", "occurrences", "words with fewer occurrences are left out; 0: not a mean over words"),
         Column(
             "left_out",

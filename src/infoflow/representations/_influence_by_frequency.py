@@ -41,8 +41,8 @@ class InfluenceTargets:
     length: np.ndarray  # int64, tokens of the row, special ones included
     others: np.ndarray  # int64, number of other tokens of the row, without special ones
     target: np.ndarray  # int64, index of the target among the row's tokens
-    after_target: np.ndarray  # int64, number of the others after the target
-    control: np.ndarray  # int64, index of the control
+    after_target: np.ndarray  # int64, number of other tokens after the target
+    control: np.ndarray  # int64, index of the control among the row's tokens
     after_control: np.ndarray  # int64
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class InfluenceTargets:
         return self.others if pool == "others" else getattr(self, f"after_{role}")
 
     def starts(self, role: Role, pool: Pool) -> np.ndarray:
-        """(sentences,) number of such occurrences in the preceding sentences."""
+        """(sentences,) number of occurrences that may be influenced in all preceding sentences."""
         counts = self.counts(role, pool)
         return counts.cumsum() - counts
 
@@ -94,7 +94,7 @@ def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence
 
 
 def _chunks(reader: Reader, stack: str) -> Iterator[tuple[InfluenceTargets, np.ndarray]]:
-    """Every token as a possible target, with its id; some thousand sentences at a time, in drawing order."""
+    """Every token as a possible target, with its id; a few thousand sentences at a time, in drawing order."""
     rows = reader.rows
     sentences = reader.corpus.content_ids[rows]
     rows = rows[np.lexsort((sentences, hash64_array(("influence-sentence", reader.seed), sentences)))]
@@ -244,11 +244,11 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
         *estimate_columns(
             "1 − PWCCA",
             "distance between the block's outputs with and without the token",
-            "the same for a token drawn from the same sentence whatever its rank",
+            "the same distance for a token of any rank, drawn from the same sentence",
             "number of influenced occurrences",
         ),
         Column("width", "int64", "dimensions", "width of the states"),
-        Column("side", "string", "", "the weighting view: mean, x (with the token) or y"),
+        Column("side", "string", "", "the view that gives the weights: x (with the token), y, or mean"),
     ),
 )
 
@@ -265,21 +265,21 @@ class InfluenceByFrequency(Intervention):
     | $f_b$      | the block                                                            |                        |
     | $f_b^{-t}$ | the block with $t$ removed as key and value (`without_token`)        |                        |
 
-    The rows are the other tokens of all drawn sentences ("others"). In a causal stack tokens before t cannot change and
-    lower the value, so there are also values for the later tokens only ("after"). Special tokens are never removed or
-    compared, and sentences of one token are skipped. Each sentence provides at most one target per bin, chosen by hash
-    (`draw_targets`), and all bins give PWCCA the same number of rows (`equal_bins`).
+    The rows are the other tokens of all drawn sentences ("others"). In a causal stack, tokens before t cannot change,
+    which lowers the value, so there are also values for the later tokens only ("after"). Special tokens are never
+    removed or compared, and sentences of one token are skipped. Each sentence provides at most one target per bin,
+    chosen by hash (`draw_targets`), and all bins give PWCCA the same number of rows (`equal_bins`).
 
-    Every sentence runs once, and each block again on its own input without the token (`rerun_blocks`). Error bars
-    resample sentences to first order as in `LayerDistance`, with 16 groups of bootstrap blocks. The baseline removes,
-    from the same sentences, a token of any rank. If influence did not depend on frequency, every bin would equal its
-    baseline. Other sentences would not be a fair control, since tokens in short sentences influence more, and rare
-    tokens occur in longer ones.
+    Every sentence runs once; then each block runs again on its own input, without the token (`rerun_blocks`). Error
+    bars resample sentences to first order as in `LayerDistance`, with 16 groups of bootstrap blocks. The baseline
+    removes, from the same sentences, a token of any rank. If influence did not depend on frequency, every bin would
+    equal its baseline. Other sentences would not be a fair control, since tokens in short sentences influence more, and
+    rare tokens occur in longer ones.
 
     Args:
-        per_bin: Maximum influenced occurrences for each bin; at least 10, preferably 20, per dimension.
+        per_bin: Maximum number of influenced occurrences for each bin; at least 10, preferably 20, per dimension.
         edges: Ranks at which bins begin, and the rank at which the last one ends; 1 is the most frequent token.
-        side: The weighting view; see `pwcca`.
+        side: The view that gives the weights; see `pwcca`.
         decoder: Also measure the decoder of an encoder–decoder, if the corpus has translations.
 
     Source: [@voita2019evolution].

@@ -17,7 +17,7 @@ from ._entropy import BlockCounts
 
 
 def standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:
-    """Replicates of an error that does not depend on the choice of sentences; the same for the same key.
+    """Replicates of an error that does not depend on the choice of sentences; equal keys give equal replicates.
 
     Their mean is exactly 0 and their standard deviation exactly 1. They are linear in the weights of
     `replicate_weights`, as if the error came from blocks of sentences. Intervals of differences and means compute the
@@ -25,7 +25,7 @@ def standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]
     """
     shares = replicate_weights(num) - 1
     effects = stream(*key).standard_normal(NUM_BLOCKS)
-    drift = shares.mean(axis=0)  # part of the effects in the replicates' mean
+    drift = shares.mean(axis=0)  # direction of the effects that would move the mean
     noise = shares @ (effects - drift * (effects @ drift) / (drift @ drift))
     return noise / noise.std()
 
@@ -108,7 +108,7 @@ def optimism_of(
     blocks: Int[np.ndarray, " token"],
     own: Bool[np.ndarray, " token"],
 ) -> float:
-    """Half the excess of information on tokens that centres were fitted to over the others; 0 if either has none."""
+    """Half of (information on tokens that centres were fitted to, minus that on the others); 0 if either is empty."""
     if own.all() or not own.any():
         return 0.0
     on_own, on_other = (corrected_information(a[at], b[at], blocks[at]) for at in (own, ~own))
@@ -212,8 +212,8 @@ def _without_each(counts: _Joint, of_halves: Float[np.ndarray, " half"]) -> Floa
 class HalvedClusters:
     """Two clusterings of all states, one fitted to the even bootstrap blocks, one to the odd ones.
 
-    Centres also fit the noise of their own states. The difference between blocks that a clustering was fitted to and
-    the other blocks shows how much (`InformationEstimate.optimism`).
+    Centres also fit the noise of their own states. The difference in information between blocks that a clustering was
+    fitted to and the other blocks shows how much (`InformationEstimate.optimism`).
     """
 
     labels: Int[np.ndarray, "clustering token"]

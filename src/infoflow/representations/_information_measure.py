@@ -27,7 +27,7 @@ Levels may still be biased by more than .03 nats, which intervals and `converged
 _CLUSTERS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 _MOST_CLUSTERS = 500
 _TRAINING_TOKENS = _TOKENS_PER_CLUSTER * _MOST_CLUSTERS
-"""Occurrences in the regime "training", where a sentence provides few and is read again with new noise."""
+"""Occurrences in the regime "training", where each sentence provides few and is read several times with new noise."""
 
 
 class MutualInformation(Measure):
@@ -45,12 +45,12 @@ class MutualInformation(Measure):
     | `training` | both   | whose input was replaced: both tokens are frequent, and they differ                  |
 
     So on clean text the two sides of a causal LM differ in `count`. Where [@voita2019evolution] plot the input side
-    against the output side, both have the occurrences of the output side.
+    against the output side, both use the occurrences of the output side.
 
-    Centres are fitted before the pass; successive clusterings alternate between the two halves of the sentences. In the
-    pass, every token is only assigned to its nearest centre and counted, so a million tokens are possible.
-    Centres also fit the noise of their own states; the two halves show how much (`optimism`), and counting both cancels
-    the effect to first order. The plug-in estimate is biased upwards, more in deep layers than in low ones; `value` is
+    Centres are fitted before the pass; successive clusterings alternate between the two halves of the sentences. During
+    the pass, every state is only assigned to its nearest centre and counted, so a million tokens are possible. Centres
+    also fit the noise of their own states; the two halves show how much (`optimism`), and counting both cancels the
+    effect to first order. The plug-in estimate is biased upwards, more in deep layers than in low ones; `value` is
     corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of tokens. The estimate
     is for this number of clusters. A finer clustering has more information (at most H(T)), so do not compare values of
     different `clusters`.
@@ -65,8 +65,7 @@ class MutualInformation(Measure):
         clusters: Number of clusters; 0: the largest of 2, 5, 10, ... `most_clusters` with 100 tokens per cluster. At
             least ten tokens per cluster are needed; otherwise the number is reduced with a warning.
         types: Number of most frequent token types.
-        occurrences: Approximate maximum number of tokens, chosen by hash. They cost 2 bytes for each layer and
-            clustering.
+        occurrences: Approximate maximum number of tokens, chosen by hash. Each costs 2 bytes per layer and clustering.
         regime: `"clean"`: unmodified text; `"training"`: masked as in training.
         clusterings: Number of runs of k-means to average over; with one, intervals do not cover the clustering.
         most_clusters: Largest number that is chosen if `clusters` is 0; a million tokens allow 10,000.
@@ -104,7 +103,7 @@ class MutualInformation(Measure):
         self._fitted: dict[str, StateClusters] = {}
         self._share: dict[str, float] = {}
         self._seen: dict[str, list[CountedTokens]] = {}
-        self._facts: dict[str, dict[str, np.ndarray]] = {}  # of the clusters, for processes that have not fitted them
+        self._facts: dict[str, dict[str, np.ndarray]] = {}  # about the clusters, for processes that did not fit them
 
     def refusal(self, model: Model) -> str | None:
         return regime_refusal(self.regime, model)
@@ -241,9 +240,9 @@ class MutualInformation(Measure):
 class MutualInformationWithoutPosition(MutualInformation):
     """`MutualInformation` of states minus the mean state at their position.
 
-    Position says nothing about the token, but clusters follow it if it moves states as far as the token does. The means
-    are over the states that a clustering is fitted to; positions with fewer than 20 of them share one mean. Adding a
-    constant at each position changes nothing.
+    A position says nothing about the token, but clusters follow the position if it moves states as far as the token
+    does. The means are over the states that a clustering is fitted to; positions with fewer than 20 of them share one
+    mean. Adding a constant at each position changes nothing.
     """
 
     table: ClassVar[TableSchema] = MUTUAL_INFORMATION_WITHOUT_POSITION

@@ -81,11 +81,11 @@ MUTUAL_INFORMATION = TableSchema(
             "nats",
             "mutual information: Chao–Wang–Jost entropies, extrapolated to infinitely many tokens; its interval covers "
             "the choice of sentences, the clustering and the bias that may remain",
-            "the same for shuffled labels, mean",
+            "mean value for shuffled labels",
             "occurrences whose token is frequent; on the output side and in training also the token to predict",
         ),
         Column("plug_in", "float64", "nats", "plug-in estimate: biased upwards"),
-        Column("at_half", "float64", "nats", "value from half of the sentences, mean"),
+        Column("at_half", "float64", "nats", "mean value from half of the sentences"),
         Column(
             "optimism",
             "float64",
@@ -106,25 +106,25 @@ MUTUAL_INFORMATION = TableSchema(
             "tokens",
             "occurrences in a sixteenth, an eighth, a quarter, a half and all of the sentences",
         ),
-        Column("value_by_size", "list<float64>", "nats", "value from each of these sizes, mean"),
-        Column("plug_in_by_size", "list<float64>", "nats", "plug_in from each of these sizes, mean"),
+        Column("value_by_size", "list<float64>", "nats", "mean value from each of these sizes"),
+        Column("plug_in_by_size", "list<float64>", "nats", "mean plug_in from each of these sizes"),
         Column("entropy", "float64", "nats", "entropy of the labels: the ceiling"),
         Column("clusters", "int64", "clusters", "number of clusters requested from k-means"),
         Column("types", "int64", "types", "distinct labels"),
-        Column("inertia", "float64", "", "mean squared distance to the centre, fitted states"),
+        Column("inertia", "float64", "", "mean squared distance of the fitted states to their centres"),
         Column("empty_clusters", "int64", "clusters", "clusters without a state"),
         Column(
             "clustering_spread",
             "float64",
             "nats",
-            "standard deviation over clusterings, pooled over layers; NaN with one",
+            "standard deviation over clusterings, pooled over layers; NaN with a single clustering",
         ),
     ),
 )
 
 MUTUAL_INFORMATION_WITHOUT_POSITION = TableSchema(
     name="mutual_information_without_position",
-    description="As mutual_information, of clusters of states minus the mean state at their position, in nats.",
+    description="As mutual_information, but for states minus the mean state at their position, in nats.",
     columns=MUTUAL_INFORMATION.columns,
 )
 

@@ -30,12 +30,12 @@ class IntrinsicDimension(SampleMeasure):
     value is below it, the space is curved or clustered, and its covariance overstates the dimension. More points
     resolve a finer scale and change the estimate, so compare only rows of equal count.
 
-    States that repeat another one up to rounding are dropped and counted in `left_out`, such as the same word at
-    embeddings without positions, or the same beginning of a sentence in a causal LM. Error bars come from a first-order
-    jackknife over sentences, and allow for correlated ratios of near points (`spread_of_neighbours`).
+    States that repeat another one up to rounding are dropped and counted in `left_out`, such as those of the same word
+    in embeddings without positions, or of the same beginning of a sentence in a causal LM. Error bars come from a
+    first-order jackknife over sentences, and allow for correlated ratios of near points (`spread_of_neighbours`).
 
     Args:
-        occurrences: At most this many sampled tokens; time grows with the square.
+        occurrences: At most this many sampled tokens; time grows quadratically.
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
 
     Source: [@facco2017].
@@ -127,7 +127,7 @@ def _gaussian_like(points: Float[Tensor, "point width"]) -> Float[Tensor, "point
 
 
 def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> float:
-    r"""Intrinsic dimension of a point cloud, from the ratio of its two nearest distances.
+    r"""Intrinsic dimension of a point cloud, from the ratio of each point's two nearest distances.
 
     $$ \mu_i = r_2 / r_1, \qquad \hat d = N / \sum_i \ln \mu_i $$
 
@@ -189,8 +189,8 @@ def two_neighbours(points: Float[Tensor, "point width"]) -> TwoNeighbours:
 def distinct_points(x: Float[Tensor, "point width"], tolerance: float = 0.0) -> Int[Tensor, " distinct"]:
     """The indices, in order, of the rows that do not repeat an earlier row.
 
-    With a tolerance, a row repeats another at a distance of at most this share of the rows' root mean square length:
-    equal inputs give slightly different outputs if batches are padded differently.
+    With a tolerance, a row repeats another at a distance of at most this share of the rows' root mean square length,
+    because equal inputs give slightly different outputs if batches are padded differently.
     """
     kept = _first_of_equals(x)
     reach = tolerance * float(x.square().sum(1).mean().sqrt())

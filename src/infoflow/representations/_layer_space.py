@@ -82,7 +82,7 @@ class LayerSpace:
         """HSIC of all rows, then, to first order, with each group left out. The factor that cancels in CKA is omitted.
 
         It is quadratic in the tokens, so its value without a group is twice the linear part minus the whole. Squared
-        norms stay relative to the mean of all rows, which leaving out a group shifts only by order 1/n.
+        norms stay relative to the mean of all rows, because leaving out a group shifts that mean only by order 1/n.
 
         Args:
             other: The other layer.

@@ -29,8 +29,8 @@ class TunedLens(nn.Module):
     | $h$        | `states`                           | a row per token, of any layer  |
     | $A_l, b_l$ | `translators[l].weight`, `.bias`   | width × width, width; 0 ≤ l < L |
 
-    A and b start at zero, so an untrained tuned lens is the logit lens, and weight decay pulls it back towards that.
-    `fit_tuned_lens` trains it.
+    A and b start at zero, so an untrained tuned lens is the logit lens, and weight decay pulls it towards the logit
+    lens. `fit_tuned_lens` trains it.
 
     Source: [@belrose2023], following their code; the paper's A is our I + A.
     """
@@ -121,7 +121,7 @@ def logit_lens(
     positions: Bool[Tensor, "batch position"] | None = None,
     lens: TunedLens | None = None,
 ) -> Iterator[LensReading]:
-    r"""The model's own head on the states of every layer, from the embeddings to the top.
+    r"""Yield what the model's own head predicts from the states of each layer, from the embeddings to the top.
 
     $$ \mathrm{logits}_l = r(h_l), \qquad \mathrm{logits}_L = \text{the model's logits} $$
 
@@ -216,7 +216,7 @@ class LensTraining:
 def fit_tuned_lens(
     read: Readout, batches: Iterable[Float[Tensor, "layer row width"]], training: LensTraining | None = None
 ) -> TunedLens:
-    r"""Train a tuned lens on the states of `batches`, one step each.
+    r"""Train a tuned lens on the states of `batches`, with one step per batch.
 
     $$ \min_{A, b} \; \sum_{l < L} \mathbb E \, \mathrm{KL}(p \,\|\, q_l), \qquad
        p = \mathrm{softmax}\, r(h_L), \quad q_l = \mathrm{softmax}\, r(h_l + A_l h_l + b_l) $$

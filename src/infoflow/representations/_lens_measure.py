@@ -22,7 +22,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._lens import LensTraining, TunedLens, fit_tuned_lens, no_readout, row_chunks
 from ._lens_states import LensReader, LensStates, Positions
 
-_CONTROL_POSITIONS = 4096  # for the mean prediction, which is the baseline
+_CONTROL_POSITIONS = 4096  # number of positions for the mean prediction, which is the baseline
 _MOST_PASSES = 10  # over the training sentences of a tuned lens
 
 LENS = TableSchema(
@@ -44,7 +44,7 @@ LENS = TableSchema(
         *estimate_columns(
             "nats, or a fraction for agreement",
             "the metric, mean over positions",
-            "the mean of the model's predictions instead of the layer's (agreement: its most frequent top token)",
+            "the metric for the model's mean prediction (agreement: its most frequent top token)",
         ),
         Column(
             "positions",

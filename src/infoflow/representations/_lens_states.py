@@ -39,7 +39,7 @@ class LensStates:
 
 
 class LensReader:
-    """Runs a model on chosen sentences and keeps the states at its predictions.
+    """Runs a model on chosen sentences and keeps the states at the positions where it predicts.
 
     A masked LM reads text that is corrupted as in its training (`PassOptions.corruption`); the noise depends only on
     (seed, draw, sentence).

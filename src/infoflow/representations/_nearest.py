@@ -19,7 +19,7 @@ METRICS = ("cosine", "euclidean")
 _QUERIES, _ROWS = 4096, 4096
 """Queries and rows in one block of scores (64 MB in float32).
 
-Only a block of rows is copied, never all. A million rows of width 768 take 3.1 GB, and the search only 0.3 GB more.
+Only one block of rows is copied at a time. A million rows of width 768 take 3.1 GB, and the search only 0.3 GB more.
 """
 _ROWS_BY_FAISS = 65_536
 """Rows given to faiss at a time. It splits them itself, and is as fast on this many as on all."""
@@ -77,7 +77,7 @@ def scored(
 
 
 class _BlockSearch:
-    """Search by products of blocks. Scores reuse one buffer, since new memory would take a third of the time."""
+    """Search by products of blocks. Scores reuse one buffer, since allocating memory would take a third of the time."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._scores = torch.empty(_QUERIES * _ROWS, dtype=dtype)
@@ -167,7 +167,7 @@ def neighbour_agreement(
 
     $$ \frac{1}{|Q|} \sum_{i \in Q} \frac{1}{k} \sum_{j \in N_k(i)} [y_i = y_j] $$
 
-    A label with n rows cannot reach more than (n − 1)/k. `few` says how such labels are treated:
+    A label with n ≤ k rows cannot score more than (n − 1)/k. `few` says how such labels are treated:
 
     | `few`         | rows Q                          | score                                   |
     |---------------|---------------------------------|-----------------------------------------|

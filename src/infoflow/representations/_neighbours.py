@@ -20,10 +20,10 @@ from ._within_tokens import UNKNOWN, PoolRules, PoolScore, TokenAspect, averaged
 Scores = list[dict[str, PoolScore]]  # for each layer, the statistic of each aspect
 
 SETTINGS = (
-    Column("pools", "int64", "tokens", "tokens averaged over: their occurrences differ"),
+    Column("pools", "int64", "tokens", "number of tokens averaged over; only those whose occurrences differ"),
     Column("neighbours", "int64", "neighbours", "k"),
     Column("metric", "string", "", "cosine or euclidean"),
-    Column("few", "string", "", "treatment of tokens with few occurrences"),
+    Column("few", "string", "", "how tokens with few occurrences are treated"),
     Column("least", "int64", "occurrences", "tokens sampled less often are left out"),
 )
 
@@ -46,12 +46,12 @@ class AbstractTokenPools(SampleMeasure):
         few: What to do with rare tokens; see `within_token_agreement`.
         minimum: Minimum number of occurrences of a token with `"require"`; default: 2k + 1.
         types: Number of most frequent tokens to use.
-        per_type: Maximum number of occurrences of each, by default 10 k; time grows with the square.
+        per_type: Maximum number of occurrences of each token, by default 10 k; time grows quadratically.
         subword: The token that carries its word's tag, `"first"` or `"last"`.
     """
 
     scale: ClassVar[Scale] = "share"
-    what: ClassVar[str]  # that occurrences must differ in, for a note
+    what: ClassVar[str]  # what occurrences must differ in; named in a note
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class AbstractTokenPools(SampleMeasure):
 
     def _row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
         replicates = linear_replicates(score.value, score.value - score.effects)
-        # One draw for all, because layers, and models of the same text, use the same tokens.
+        # All layers share one draw, because layers, and models of the same text, use the same tokens.
         replicates += score.spread * standard_noise(len(replicates), "token-pools")
         ends = block_interval(score.value, score.effects, scale=self.scale, count=score.count)
         ends = wider(ends, score.value, score.spread * float(ndtri(0.975)), self.scale)
@@ -174,7 +174,7 @@ IDENTITY_NEIGHBOURS = TableSchema(
         *estimate_columns("fraction", "fraction of neighbours with the same token", "random neighbours: Σp² of types"),
         Column("neighbours", "int64", "neighbours", "k"),
         Column("metric", "string", "", "cosine or euclidean"),
-        Column("few", "string", "", "treatment of tokens with at most k occurrences"),
+        Column("few", "string", "", "how tokens with at most k occurrences are treated"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -191,7 +191,7 @@ class IdentityNeighbours(SampleMeasure):
         k: Number of neighbours.
         metric: `"cosine"` or `"euclidean"`.
         few: What to do with tokens of fewer than k + 1 occurrences; see `neighbour_agreement`.
-        occurrences: At most this many sampled tokens; time grows with the square.
+        occurrences: At most this many sampled tokens; time grows quadratically.
 
     Source: [@voita2019evolution], k = 50.
     """
@@ -249,7 +249,7 @@ CONTEXT_NEIGHBOURS = TableSchema(
 
 
 class ContextNeighbours(AbstractTokenPools):
-    """How much a layer keeps of the tokens next to a token: `within_token_agreement` with these as labels.
+    """How much a layer keeps of the tokens next to a token: `within_token_agreement` with those tokens as labels.
 
     Occurrences at the beginning or end of their sentence are left out on the side where they have no neighbour.
     Arguments are those of `AbstractTokenPools`.

@@ -157,14 +157,14 @@ LAYER_DISTANCE = TableSchema(
         Column("next_layer", "int64", "", "the state after it, layer + 1"),
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
         Column("width", "int64", "dimensions", "width of the states"),
-        Column("side", "string", "", "the weighting view: mean, x (layer) or y"),
+        Column("side", "string", "", "the view that gives the weights: x (layer), y, or mean"),
         *SAMPLE_COLUMNS,
     ),
 )
 
 
 class LayerDistance(SampleMeasure):
-    """1 − PWCCA between the states of consecutive layers (`pwcca`), of the same occurrences.
+    """1 − PWCCA between the states of consecutive layers (`pwcca`), for the same occurrences.
 
     Error bars are a first-order approximation to resampling sentences (`linear_replicates`), since the repeated rows of
     a bootstrap would bias PWCCA towards similarity. For states of width up to 256 each of 64 blocks is left out in
@@ -172,7 +172,7 @@ class LayerDistance(SampleMeasure):
 
     Args:
         occurrences: At most this many sampled tokens; at least 10, preferably 20, per dimension.
-        side: The weighting view; see `pwcca`.
+        side: The view that gives the weights; see `pwcca`.
 
     Source: [@voita2019evolution], [@morcos2018].
     """
@@ -211,7 +211,7 @@ MODEL_DISTANCE = TableSchema(
         *estimate_columns("1 − PWCCA", "distance between the two models", "the same with the second's rows shuffled"),
         Column("width_a", "int64", "dimensions", "width of the first model's states"),
         Column("width_b", "int64", "dimensions", "width of the second model's states"),
-        Column("side", "string", "", "the weighting view: mean, x (first) or y"),
+        Column("side", "string", "", "the view that gives the weights: x (first model), y, or mean"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -220,12 +220,12 @@ MODEL_DISTANCE = TableSchema(
 class ModelDistance(PairMeasure):
     """1 − PWCCA between state l of one model and state l of another, on the same occurrences.
 
-    Models of different depth are compared on the states 0..min(L_a, L_b) that both have. Error bars as in
+    Models of different depth are compared on the states 0..min(L_a, L_b) that both have. Error bars are computed as in
     `LayerDistance`.
 
     Args:
         occurrences: At most this many sampled tokens; at least 10, preferably 20, per dimension.
-        side: The weighting view: `"x"` the first model's, `"y"` the second's; see `pwcca`.
+        side: The view that gives the weights: `"x"` is the first model, `"y"` the second; see `pwcca`.
 
     Source: [@voita2019evolution], [@morcos2018].
     """

@@ -35,9 +35,9 @@ SPACE_SIMILARITY = TableSchema(
         Column("layer_b", "int64", "", "state of the second model; 0 = embeddings"),
         Column("metric", "string", "", "which similarity (procrustes: distance)"),
         *estimate_columns(
-            "similarity, of procrustes radians",
+            "similarity; for procrustes, radians",
             "similarity of the two layers (procrustes: distance)",
-            "the same with the second's words shuffled",
+            "the same with the words of the second model shuffled",
             "number of words compared",
         ),
         Column("width_a", "int64", "dimensions", "width of the first model's states"),
@@ -80,7 +80,7 @@ class SpaceSimilarity(PairMeasure):
         words: Unit of comparison: `"token"`, or whole words with the `"mean"`, `"first"` or `"last"` of their tokens'
             states. Models with different tokenizers are always compared on words, by default the last token's.
 
-    Warns, with the baseline, if there are fewer than 10 words per dimension.
+    Warns, and names the baseline, if there are fewer than 10 words per dimension.
 
     Source: [@kriegeskorte2008], [@morcos2018], [@raghu2017], [@kornblith2019], [@nguyen2021], [@williams2021];
     comparison of layers between models as in [@vazquez2021].

@@ -19,8 +19,8 @@ from infoflow.results import Column, TableSchema
 
 from ._layer_maps import layer_maps, used_perplexity
 
-_SENTENCES = 50_000  # maximum number searched for occurrences
-_COUNTED = 5_000  # of these, for finding frequent words
+_SENTENCES = 50_000  # maximum number of sentences searched for occurrences
+_COUNTED = 5_000  # number of these sentences used to find frequent words
 _LOOKED_AT = 50  # occurrences of a token for measuring how its tags vary
 
 
@@ -28,18 +28,18 @@ _LOOKED_AT = 50  # occurrences of a token for measuring how its tags vary
 class MapPoints:
     """Occurrences as columns of equal length, at most one per sentence."""
 
-    row: np.ndarray  # of the corpus
+    row: np.ndarray  # of the sentence in the corpus
     position: np.ndarray
     token: np.ndarray  # its id
     word: np.ndarray  # index of its word, −1 if the tokenizer does not report words
-    length: np.ndarray  # of its sentence in tokens
+    length: np.ndarray  # number of tokens in its sentence
 
     def __len__(self) -> int:
         return len(self.row)
 
     @classmethod
     def of(cls, found: Sequence[tuple[int, ...]]) -> "MapPoints":
-        """One tuple of all fields for each occurrence."""
+        """The points from one tuple per occurrence, with all fields in order."""
         names = [field.name for field in fields(cls)]
         columns = np.array(found, dtype=np.int64).reshape(-1, len(names)).T
         return cls(**dict(zip(names, columns, strict=True)))
@@ -63,7 +63,7 @@ def count_words(reader: Reader) -> Counter[int]:
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: Mapping[int, int]) -> dict[str, int]:
-    """The token of each word that is a single token, at the start of a sentence or inside; absent if none was counted.
+    """The token of each word that is a single token (at a sentence's start or inside); absent if it was not counted.
 
     If there are several such tokens, the most frequent one is chosen.
     """
@@ -77,7 +77,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: 
 
 
 def frequent_words(tokenizer: PreTrainedTokenizerBase, counts: Counter[int], num: int) -> dict[str, int]:
-    """The texts of the most frequent counted tokens with letters (or of any tokens, in a corpus without letters)."""
+    """The most frequent counted tokens with letters (in a corpus without letters, of all tokens), by their text."""
     texts = {token: str(tokenizer.decode([token])).strip() for token, _ in counts.most_common(10 * num)}
     lettered = {token: text for token, text in texts.items() if any(map(str.isalpha, text))} or texts
     found: dict[str, int] = {}
@@ -131,7 +131,7 @@ def tags_of(reader: Reader, points: MapPoints, column: str) -> list[str]:
 
 
 def most_ambiguous(reader: Reader, tokens: dict[str, int], column: str) -> dict[str, int]:
-    """The text of the token whose words' tags vary most (by entropy); empty if no token has tags."""
+    """The token whose words' tags vary most (by entropy), by its text; empty if no token has tags."""
     points = choose_points(reader, list(tokens.values()), _LOOKED_AT)
     tags = np.array(tags_of(reader, points, column))
     spread = {
@@ -150,7 +150,7 @@ def _entropy(counts: np.ndarray) -> float:
 
 _FEWEST = 12  # minimum number of points in a map
 _CANDIDATES = 20  # most frequent words, which replace those that the corpus lacks
-_TAGS = ("ccg", "upos", "xpos", "deprel")  # the first that the corpus has, else any other column
+_TAGS = ("ccg", "upos", "xpos", "deprel")  # the first one that the corpus has is used, else any other column
 
 TOKEN_MAP = TableSchema(
     name="token_map",
@@ -190,9 +190,9 @@ class MapStates(NamedTuple):
 class TokenMap(Intervention):
     """t-SNE maps of occurrences of a few tokens, followed through the layers.
 
-    There are three maps of a model. The first shows several tokens, distinguished by token; for a masked LM some of
-    them are hidden as in its training (15 % of all tokens selected, 80 % of these masked). The second shows one token
-    by position, the third one token by its word's tag, if the corpus has tags. If a corpus lacks the named tokens, its
+    Each model has three maps. The first shows several tokens, distinguished by token; for a masked LM some of them are
+    hidden as in its training (15 % of all tokens selected, 80 % of these masked). The second shows one token by
+    position, the third one token by its word's tag, if the corpus has tags. If a corpus lacks the named tokens, its
     most frequent tokens replace them; the third map then takes the one whose tags vary most.
 
     The same call gives the same map, but t-SNE is chaotic: the rounding of vectors depends on the batch size (and on
@@ -202,7 +202,7 @@ class TokenMap(Intervention):
         tokens: Tokens of the first map; each must be a single token of the model.
         by_position: Token of the second map.
         by_tag: Token of the third map.
-        points: Maximum number in a map, one per sentence; time grows slightly faster than linearly.
+        points: Maximum number of points in a map, one per sentence; time grows slightly faster than linearly.
         perplexity: See `layer_maps`.
 
     Source: [@voita2019evolution], section 6.

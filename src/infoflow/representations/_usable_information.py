@@ -25,8 +25,8 @@ from ._information_table import CONVERGED, INFORMATION_KEYS
 from ._views import as_labels, as_view
 
 _LEAST_TOKENS = 500
-_LEAST_BLOCKS = 4  # two halves of the sentences, each with some for choosing ridge, temperature and floor
-_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the median variance of a principal axis
+_LEAST_BLOCKS = 4  # two halves of the sentences, and in each some to choose ridge, temperature and floor on
+_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # in units of the median variance of a principal axis
 _TEMPERATURES = (1.0, 0.5, 0.25, 0.12, 0.06)
 _FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)  # share of the labels' frequencies in each prediction
 _CHOICE_TOKENS = 1500
@@ -207,8 +207,8 @@ class _Fold:
     labels: Int64[Tensor, " token"]
     num_labels: int
     whole: Int[np.ndarray, " fitted"]
-    most: Int[np.ndarray, " _"]  # fitted while ridge, temperature and floor are chosen
-    held: Int[np.ndarray, " _"]  # on which they are chosen
+    most: Int[np.ndarray, " _"]  # rows fitted while ridge, temperature and floor are chosen
+    held: Int[np.ndarray, " _"]  # rows on which these are chosen
     half: Int[np.ndarray, " _"]
 
     def scores(self, scored: Int[np.ndarray, " scored"]) -> tuple[np.ndarray, np.ndarray]:

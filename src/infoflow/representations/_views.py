@@ -178,7 +178,7 @@ def mean_cosine(total: Float[Tensor, "*set width"], count: Tensor | int) -> Floa
     return torch.where(pairs > 0, total.square().sum(-1) - count, torch.nan) / pairs
 
 
-# Exact mean cosines of all pairs, and without each bootstrap block: sums of unit vectors suffice.
+# Exact mean cosines over all pairs, with and without each bootstrap block, from sums of unit vectors.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -37,7 +37,7 @@ class PoolScore(NamedTuple):
     chance: float  # the same over all pairs of occurrences
     count: int  # occurrences
     effects: Float[np.ndarray, " block"]
-    """The pull of each bootstrap block's occurrences on the value, to first order; the sum is 0."""
+    """The effect of each bootstrap block's occurrences on the value, to first order; the sum is 0."""
     pools: int = 1  # tokens averaged over
     spread: float = 0.0  # standard deviation due to the choice of tokens with enough occurrences
 
@@ -162,7 +162,7 @@ def pool_scores(
     for name, mask in known.items():
         rows, found = np.flatnonzero(mask), neighbours[mask.tobytes()]
         among_all = _among_all(aspects[name], rows)
-        # If all vectors are equal, every other occurrence is as near, and pulls cancel.
+        # If all vectors are equal, all other occurrences are equally near, and effects cancel.
         each, pulls = (among_all, 2 * among_all) if found is None else _scores(aspects[name], rows, found, rules.k)
         effects = np.bincount(blocks[rows], weights=pulls - pulls.mean(), minlength=NUM_BLOCKS) / len(rows)
         scores[name] = PoolScore(float(each.mean()), float(among_all.mean()), len(rows), effects)
@@ -177,8 +177,8 @@ def averaged(scores: Sequence[PoolScore], least: int) -> PoolScore:
 
     $$ s^2 = \frac{2}{T^2} \sum_t p_t (1 - p_t)\,(m_t - \bar m)^2 $$
 
-    The factor 2 accounts for tokens that just missed `least`, which are at least as many. Tokens with many more
-    occurrences than `least` add nothing.
+    The factor 2 accounts for tokens that just missed `least`, which are at least as many as those that just reached it.
+    Tokens with many more occurrences than `least` add nothing.
     """
     values = np.array([score.value for score in scores])
     kept = gammainc(least, np.array([score.count for score in scores]))
@@ -229,8 +229,8 @@ def _scores(
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " query"]]:
     """Each row's score, and the row's effect on the sum of all scores.
 
-    An occurrence affects the sum as a query and as a neighbour of others, which without it would have the next nearest
-    one. Without the second effect, intervals would be too narrow, some by half.
+    An occurrence affects the sum as a query and as a neighbour of others; without it, they would have the next nearest
+    one instead. Without the second effect, intervals would be too narrow, some by half.
     """
     k = min(k, neighbours.shape[1])
     shared = _compared(aspect, aspect.values[rows, None], aspect.values[neighbours])
@@ -265,7 +265,7 @@ def _all_equal(x: States) -> bool:
 def nearest_in_subsets(
     x: States, k: int, metric: str, subsets: Sequence[Bool[Tensor, " token"]]
 ) -> list[Int[Tensor, "query neighbour"]]:
-    """For every row of a subset the k nearest of its other rows (fewer if it has fewer), nearest first.
+    """For every row of each subset, the k nearest other rows of the subset (fewer if it is small), nearest first.
 
     Queries are in the order of the rows; neighbours are row indices of `x`.
     """

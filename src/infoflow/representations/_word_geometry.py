@@ -30,7 +30,7 @@ from ._views import (
 NUM_ROGUE = 3
 _LEAST = 3  # two points always lie on a line
 _CONSTANT = 1e-12  # vectors whose spread is at most this share of their length are equal up to rounding
-_ROUNDING = 1e-9  # a share of a word's variance below this is rounding of equal vectors
+_ROUNDING = 1e-9  # below this share of a word's variance, differences are rounding of equal vectors
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -239,7 +239,7 @@ def _first_directions(
 
 
 def _first_direction(x: Float[Tensor, "occurrence width"]) -> tuple[Float[Tensor, ""], Float[Tensor, " width"]]:
-    """The same for one word, from the smaller of the two Gram matrices."""
+    """Largest eigenvalue and its eigenvector for one word, from the smaller of the two Gram matrices."""
     few = len(x) < x.shape[1]
     values, vectors = torch.linalg.eigh(x @ x.mT if few else x.mT @ x)
     direction = x.mT @ vectors[:, -1] if few else vectors[:, -1]

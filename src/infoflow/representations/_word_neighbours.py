@@ -72,7 +72,7 @@ def disagreement(overlaps: Float[np.ndarray, "query query"], pairs: Bool[np.ndar
 
 
 def two_groups(states: Float[np.ndarray, "occurrence width"]) -> Int[np.ndarray, " occurrence"]:
-    """Two groups of occurrences, as 0 or 1: those closer (cosine) to either of the two that are farthest apart.
+    """Two groups, 0 or 1: each occurrence joins the closer (cosine) of the two occurrences that are farthest apart.
 
     The first occurrence is in group 0.
 
@@ -130,12 +130,12 @@ WORD_NEIGHBOURS = TableSchema(
         ),
         Column("sentence", "int64", "", "id of the sentence in the corpus; −1 for layer 0"),
         Column("text", "string", "", "the sentence"),
-        Column("begin", "int64", "characters", "where in it the word begins"),
-        Column("end", "int64", "characters", "where in it the word ends"),
+        Column("begin", "int64", "characters", "where the word begins in the sentence"),
+        Column("end", "int64", "characters", "where the word ends in the sentence"),
         Column("rank", "int64", "", "rank of the neighbour; 0: the nearest"),
         Column("neighbour", "string", "", "another word"),
         Column("cosine", "float64", "", "cosine of the two vectors"),
-        Column("neighbour_sentence", "int64", "", "id of its sentence; −1 for layer 0"),
+        Column("neighbour_sentence", "int64", "", "id of the neighbour's sentence; −1 for layer 0"),
         Column("neighbour_text", "string", "", "the neighbour's sentence"),
         Column("neighbour_begin", "int64", "characters", "where the neighbour begins"),
         Column("neighbour_end", "int64", "characters", "where the neighbour ends"),
@@ -158,7 +158,7 @@ class WordNeighbours(Intervention):
 
     Args:
         words: Maximum number of words.
-        occurrences: Maximum number for each.
+        occurrences: Maximum number of occurrences for each word.
         k: Number of neighbours.
         pool: Occurrences of any words that may be neighbours.
         least: Minimum occurrences of a word.
@@ -191,7 +191,7 @@ class WordNeighbours(Intervention):
             raise NothingToRead(f"no word of {reader.corpus.name} is one token and occurs {self.least} times")
         rows = list(_static_rows(reader, points, self.k))
         if any(stack.layers for stack in reader.model.anatomy.stacks):
-            place = cache(partial(_place, reader, points.at))  # layers share neighbours
+            place = cache(partial(_place, reader, points.at))  # the same neighbours occur in many layers
             for layer, states in enumerate(layer_states(reader, points.at, options.tokens_per_batch), start=1):
                 rows += _layer_rows(points, place, states, layer, self.k)
         frame = pd.DataFrame(rows, columns=[name for name in self.table.column_names if name not in ("stack", "least")])
@@ -212,7 +212,7 @@ class WordPoints:
     known: dict[str, int]  # all candidates for static neighbours
     texts: dict[int, str]  # of every token in `at`
     at: MapPoints
-    queries: np.ndarray  # which of `at` are occurrences of the chosen words
+    queries: np.ndarray  # indices in `at` of the chosen words' occurrences
 
 
 def _static_rows(reader: Reader, points: WordPoints, k: int) -> Iterator[dict[str, Any]]:

@@ -83,7 +83,7 @@ class IntraSentence(Measure):
 
     with $\bar a$ the average similarity. A word is part of its sentence's mean, so short sentences are similar even in
     an isotropic space. Words without letter or digit (punctuation) are left out, as in `WordGeometry`, as are sentences
-    with fewer than two words, which are counted.
+    with fewer than two words, whose number is reported.
 
     Args:
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.

@@ -18,7 +18,7 @@ from ._tables import Inside, StoredTable, Table, check_replaceable, inside, read
 
 RUN_VERSION = 1
 _LONGEST = 200  # characters of a table's name; longer names are damage
-_NAMES = ".names"  # in the tables folder; an emptied file is only known by its name
+_NAMES = ".names"  # lists the tables in their folder, since an emptied file is known only by its name
 _Check = Callable[[Any], bool]
 _MOST = 1e15
 
@@ -121,7 +121,7 @@ class RunFolder:
             temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def record(self, **entries: Any) -> None:
-        """`update`, with the command of this process and its environment; no warnings or failures by default."""
+        """Like `update`, with this process's command and environment, and without warnings or failures by default."""
         made = foundation.provenance()
         self.update(**{"warnings": [], "failures": [], "command": made["command"], "provenance": made} | entries)
 
@@ -131,7 +131,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     Args:
         path: The folder of the tables.
-        identity: Returns the identity of their run; tables with another one are left out.
+        identity: Returns the identity of the run; tables with another identity are left out.
     """
 
     def __init__(self, path: Path, identity: Callable[[], str]) -> None:
@@ -172,7 +172,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     @property
     def gone(self) -> list[str]:
-        """Names of tables that infoflow wrote here and whose file was removed or replaced by others."""
+        """Names of tables that infoflow wrote here and whose files were removed, or replaced by other files."""
         there = set(self)
         return [name for name in self._written() or () if name not in there]
 
@@ -264,7 +264,7 @@ class ShownTables(Tables):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST  # no NaN either
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST  # also rejects NaN
 
 
 def _is_whole(value: Any) -> bool:

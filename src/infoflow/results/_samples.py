@@ -61,7 +61,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Samples:
-    """K numbers of each unit, with bootstrap replicates over sentences; a figure's point has one, a curve several.
+    """K numbers of each unit, with bootstrap replicates over sentences; K is 1 for a point, and more for a curve.
 
     A unit is the owner of a table row: one seed, or two seeds if the number is a distance between two initialisations.
     """
@@ -69,7 +69,7 @@ class Samples:
     units: tuple[tuple[int, ...], ...]
     values_UK: np.ndarray
     replicates_URK: np.ndarray  # R is 0 without a bootstrap
-    keys: tuple[object, ...]  # pair units of two samples
+    keys: tuple[object, ...]  # match the units of two samples
     ends_U2: np.ndarray | None = None  # each number's own interval from its table; None: from its replicates
     count: int = 0  # observations behind each number
     scale: Scale = "any"  # range of the numbers
@@ -80,7 +80,7 @@ class Samples:
     def of(
         cls, rows: pd.DataFrame, by: str = "seed", among: np.ndarray | None = None, scale: Scale | None = None
     ) -> "Samples":
-        """The column `value` of one row for each value of the column `by`; of duplicates the first row counts.
+        """The column `value` of one row (the first, if there are several) for each value of the column `by`.
 
         Args:
             rows: Rows of a measure's table.
@@ -108,7 +108,7 @@ class Samples:
 
     @classmethod
     def of_units(cls, found: Mapping[tuple[int, ...], np.ndarray], depth: int = 0, sampled: bool = True) -> "Samples":
-        """Each unit's numbers (1 + R, K), measured ones first; replicates are truncated to their common number."""
+        """Samples of units with numbers (1 + R, K), measured ones first; replicates are cut to their common number."""
         common = min(len(rows) for rows in found.values())
         rows_URK = np.stack([np.asarray(rows[:common]) for rows in found.values()])
         # Replicates of one curve point are contiguous, so that sums over them are exact to the last bit.
@@ -150,7 +150,7 @@ class Samples:
 
     @classmethod
     def of_row(cls, row: Mapping[Hashable, Any], shift: float = 0.0) -> "Samples":
-        """One row of a measure's table, minus a number."""
+        """Samples of one row of a measure's table, with `shift` subtracted from its numbers."""
         replicates = np.asarray(row.get("replicates", ()), dtype=float) - shift
         return cls(
             units=((0,),),
@@ -183,7 +183,7 @@ class Samples:
 
     @property
     def replicates(self) -> dict[object, np.ndarray]:
-        """The replicates of that number (R,), by key; empty without a bootstrap."""
+        """The replicates (R,) of each unit's single number, by its key; empty without a bootstrap."""
         return dict(zip(self.keys, self.replicates_URK[:, :, 0], strict=True)) if self.num_replicates else {}
 
     def __sub__(self, other: "Samples") -> "Samples":
@@ -276,9 +276,9 @@ class Samples:
         return Halves(float(found.first.mean()), half)
 
     def estimate(self) -> Estimate:
-        """Mean of the only number over units, with the 95% interval over seeds and sentences that verdicts use.
+        """Mean over units of their single number, with the 95% interval over seeds and sentences that verdicts use.
 
-        For a single unit it is the interval in its table, over sentences.
+        For a single unit, the interval is that of its table, over sentences.
         """
         values = self.values_UK[:, 0]
         if not len(values):
@@ -294,7 +294,7 @@ class Samples:
         return found.within((least, most)) if least <= found.value <= most else found
 
     def _scale_here(self, values: np.ndarray) -> Scale:
-        """The scale; if a value lies outside it, an unbounded one."""
+        """The scale, or an unbounded one if a value lies outside it."""
         least, most = bounds_of(self.scale)
         return self.scale if ((least <= values) & (values <= most)).all() else "any"
 
@@ -314,10 +314,10 @@ class Samples:
 def _ends_of_still(
     found: Samples, one: tuple[Samples, Sequence[int]], other: tuple[Samples, Sequence[int]]
 ) -> np.ndarray | None:
-    """The intervals (U, 2) of differences, using the table's interval for a side that no draw moves; None if none is.
+    """The intervals (U, 2) of differences, with the table's interval for a side that no draw moves; None if all move.
 
-    This happens if all answers of a model are right, or none: resampling shows no variation, and the difference would
-    have no width, or only that of the other side.
+    No draw moves a side if all answers of a model are right, or none: resampling then shows no variation, and the
+    difference would have an interval without width, or only the width of the other side.
     """
     if found.values_UK.shape[1] != 1 or not found.num_replicates or not found.keys:
         return None

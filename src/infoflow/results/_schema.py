@@ -52,11 +52,11 @@ class Column(str):
 class TableSchema:
     """A typed, versioned, documented, tidy table: each row is one number with its keys.
 
-    A table is declared once, where it is computed, and `TABLES` finds it by name; of duplicates the first counts.
+    A table is declared once, where it is computed, and `TABLES` finds it by name (the first of several).
 
     Args:
         version: Raised when columns change their names or meaning.
-        light: Cheap enough to be measured at every checkpoint of a training by default.
+        light: Whether it is cheap enough to be measured at every checkpoint of a training by default.
         over_training: Its rows describe checkpoints of a training; other tables describe finished models and have a
             second table over training.
         made_by: What a run needs to have this table; "" if every study has it.
@@ -164,13 +164,14 @@ RETRIEVAL_SCORES = TableSchema(
     name="retrieval_scores",
     version=2,
     description="How well passages are found: one row per system, group of queries, metric and cut-off. hit: share of "
-    "queries with a relevant passage among the first k; recall: share of the relevant ones found; mrr: mean of 1 / "
-    "rank of the first; collapse: entropy of the passages found over all queries, as a share of the entropy of all "
-    "passages; nothing_found: share of queries without any; em, f1: of answers. For a study's models: training_p1, on "
-    "training queries with the model's own candidates; learned: 1 where that exceeds a guess by more than .05.",
+    "queries with a relevant passage among the first k; recall: share of the relevant passages that are found; mrr: "
+    "mean of 1 / rank of the first one; collapse: entropy of the passages found over all queries, as a share of the "
+    "entropy of all passages; nothing_found: share of queries without any passage; em, f1: scores of the answers. For "
+    "a study's models: training_p1: P@1 on training queries with the model's own candidates; learned: 1 where it "
+    "exceeds a guess by more than .05.",
     made_by="a plan with [retrieval] on = true makes it",
     columns=(
-        Column("system", "string", "", "bm25, dense, ...; random: passages drawn; oracle: relevant ones first"),
+        Column("system", "string", "", "bm25, dense, ...; random: passages drawn; oracle: relevant passages first"),
         Column("queries", "string", "", "which queries: all, a kind of fact, ..."),
         Column("metric", "string", "", "see above"),
         Column("k", "int64", "passages", "number of first passages that count; 0: all that were found"),
@@ -181,10 +182,10 @@ QUERY_LEAKAGE = TableSchema(
     name="query_leakage",
     description="Test questions that also occur among the training queries: one row for each of the first ten.",
     columns=(
-        Column("questions", "int64", "questions", "of the test"),
-        Column("leaked", "int64", "questions", "of these, asked or answered in training"),
-        Column("question", "string", "", "one of these; empty: there is none"),
-        Column("query", "string", "", "the query of training that leaks it"),
+        Column("questions", "int64", "questions", "number of test questions"),
+        Column("leaked", "int64", "questions", "number of test questions that were asked or answered in training"),
+        Column("question", "string", "", "a leaked question; empty: there is none"),
+        Column("query", "string", "", "the training query that leaks it"),
     ),
 )
 RETRIEVAL_LEARNING = TableSchema(
@@ -193,15 +194,15 @@ RETRIEVAL_LEARNING = TableSchema(
     "retriever term: means over the queries that were read with a passage. Also the age of the index and, at a "
     "refresh, the overlap of the stale and the fresh index in the top k of fixed queries.",
     columns=(
-        Column("update", "int64", "updates", "of the run, from 1"),
-        Column("queries", "int64", "queries", "read with a passage in this update"),
-        Column("reader_term", "float64", "nats", "log p(y|z,x), posterior mean"),
-        Column("retriever_term", "float64", "nats", "divergence of posterior from prior"),
-        Column("utility_passage", "float64", "nats", "retrieval utility, mean passage"),
-        Column("utility_marginal", "float64", "nats", "log p(y|x) over log p(y|∅,x)"),
-        Column("null_prior", "float64", "probability", "of the null passage"),
-        Column("age", "int64", "updates", "of the index; −1: there is none"),
-        Column("overlap", "float64", "share", "of stale and fresh top k; NaN: no refresh"),
+        Column("update", "int64", "updates", "number of the update in the run, from 1"),
+        Column("queries", "int64", "queries", "number of queries read with a passage in this update"),
+        Column("reader_term", "float64", "nats", "posterior mean of log p(y|z,x)"),
+        Column("retriever_term", "float64", "nats", "divergence of the posterior over passages from the prior"),
+        Column("utility_passage", "float64", "nats", "retrieval utility, averaged over a query's passages"),
+        Column("utility_marginal", "float64", "nats", "log p(y|x) minus log p(y|∅,x)"),
+        Column("null_prior", "float64", "probability", "prior probability of the null passage"),
+        Column("age", "int64", "updates", "age of the index; −1: there is no index"),
+        Column("overlap", "float64", "share", "overlap of the stale and the fresh top k; NaN: no refresh"),
     ),
 )
 

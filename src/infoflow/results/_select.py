@@ -12,7 +12,7 @@ from ._subject import END, KEYS, UNTRAINED
 
 # Tables about the models of a run: the data and cost of each, and whether it learned its task.
 #
-# They are a layer below the measures, since measures, claims and figures all read them.
+# They are declared in a layer below the measures, since measures, claims and figures all read them.
 
 TASK_SCORES = TableSchema(
     name="task_scores",
@@ -25,7 +25,7 @@ TASK_SCORES = TableSchema(
             "metric",
             "string",
             "",
-            "loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), perplexity "
+            "loss (nats per predicted token; of several terms their weighted sum, and `loss of …` each), perplexity "
             "(exp of the loss), bleu (sacreBLEU, percent), rougeL (of what the decoder writes, 0 to 1); `… accuracy` "
             "(share of pairs judged correctly), `… AUC` (probability that a replaced token is distinguished from "
             "another, a true pair of words from a random one)",
@@ -151,14 +151,14 @@ RETRIEVAL_RUNS = TableSchema(
     columns=(
         *KEYS,
         Column("updates", "int64", "updates", "optimiser steps"),
-        Column("learning_rate", "float64", "", "of the reader, at its peak"),
-        Column("query_tokens", "int64", "tokens", "of queries, padding excluded"),
+        Column("learning_rate", "float64", "", "peak learning rate of the reader"),
+        Column("query_tokens", "int64", "tokens", "tokens of the queries, padding excluded"),
         Column("targets", "int64", "tokens", "masked tokens that the loss was computed on"),
         Column("seconds", "float64", "s", "wall time of training"),
         Column("cpu_seconds", "float64", "s", "CPU time of the whole training"),
-        Column("parameters", "int64", "", "of reader and retriever"),
-        Column("training_p1", "float64", "share", "of training queries answered correctly"),
-        Column("chance", "float64", "share", "of a guess among the relation's objects"),
+        Column("parameters", "int64", "", "parameters of the reader and the retriever"),
+        Column("training_p1", "float64", "share", "share of training queries answered correctly"),
+        Column("chance", "float64", "share", "the same for a guess among the relation's objects"),
         Column("learned", "bool", "", "whether training_p1 exceeds chance by more than .05"),
     ),
 )
@@ -172,11 +172,11 @@ RETRIEVAL_RUNS = TableSchema(
 NAMES = tuple(column.name for column in KEYS)
 _DECIDING = ("model", "variant", "architecture", "start", "update")
 _EARLIER = {"start": "begin", "update": "step"}  # earlier names of columns that are keys now
-_TELLING = ("architecture", "start", "variant", "update", "model")  # a refusal names the first one that differs
+_TELLING = ("architecture", "start", "variant", "update", "model")  # the error message names the first one that differs
 
 
 class AmbiguousModels(UserError):
-    """More than one model of an objective and a seed is left."""
+    """More than one model is left for an objective and a seed."""
 
 
 def models(
@@ -250,7 +250,7 @@ def first_architecture(tables: Mapping[str, pd.DataFrame] | pd.DataFrame) -> str
 
 
 def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table with all columns of `KEYS` or `PAIR_KEYS`. Earlier versions left some out.
+    """Add the columns of `KEYS` or `PAIR_KEYS` that earlier versions left out.
 
     They wrote "translation+token-dropout" as objective, trained every model with BERT's blocks from random weights, and
     measured each at the end of its training or before it. For pruned models they wrote method and scope as one text.
@@ -276,7 +276,7 @@ def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
 def _with_scope(frame: pd.DataFrame) -> pd.DataFrame:
     """Add the columns `method` and `scope` to a pruning table.
 
-    Earlier versions had "random-all" as a method, and "random" was the encoder's.
+    Earlier versions had "random-all" as a method, and "random" meant the encoder's self-attention.
     """
     if "scope" in frame or not {"method", "draw", "point"} <= set(frame):
         return frame

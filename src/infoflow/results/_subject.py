@@ -110,7 +110,7 @@ class Subject:
         return f"{self.name} ({'untrained' if not self.trained else f'update {self.update:,}'})"
 
     def keys(self) -> dict[str, Any]:
-        """Its values in the columns `KEYS`."""
+        """The model's values in the columns `KEYS`."""
         return {
             "model": self.name,
             "objective": self.recipe.objective.name,
@@ -123,7 +123,7 @@ class Subject:
         }
 
     def before_training(self) -> "Subject":
-        """Its control: the same model as initialised."""
+        """The model's control: the same model as initialised."""
         return replace(self, update=UNTRAINED)
 
 

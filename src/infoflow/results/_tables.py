@@ -26,7 +26,7 @@ class Table(pd.DataFrame):
 
     @classmethod
     def of(cls, frame: pd.DataFrame, schema: TableSchema | None = None) -> "Table":
-        """The frame, without a copy of its numbers."""
+        """Wrap a frame without copying its numbers."""
         table = cls(frame)
         object.__setattr__(table, "schema", schema)
         return table
@@ -54,7 +54,7 @@ _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
 _CHECKSUM_KEY = b"infoflow.checksum"  # Parquet's own checksums cover the pages, not their metadata
 _MAGIC = b"PAR1"
 _LOWEST = -2  # -1: embeddings, -2: the head of a task
-_HIGHEST = 100_000  # a layer, a head: far above any model's
+_HIGHEST = 100_000  # far above the number of layers or heads of any model
 _COUNTED = ("layer", "next_layer", "layer_a", "layer_b", "head", "head_a", "head_b")
 
 
@@ -173,7 +173,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _is_floats(kind: pa.DataType) -> bool:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        return pa.types.is_null(kind)  # of a table without rows
+        return pa.types.is_null(kind)  # a table without rows has this type
     return pa.types.is_floating(kind.value_type) or pa.types.is_null(kind.value_type)
 
 

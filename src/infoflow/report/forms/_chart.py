@@ -106,9 +106,9 @@ def lit(opacity: float = 1.0, dimmed: float = 0.12, of: Series | None = None) ->
 
 
 def amount(name: str, field: str, title: str | None, domain: Iterable[float] | None = None, **how: Any) -> Channel:
-    """The channel "x" or "y" for numbers, with exactly that domain.
+    """The channel "x" or "y" for numbers, with exactly the given domain.
 
-    `how`: `ticks`, and properties of Vega-Lite's axis and scale; None omits one.
+    `how` takes `ticks` and properties of Vega-Lite's axis and scale; None omits a property.
     """
     further = {part: how.pop(part) for part in ("stack",) if part in how}
     ticks = {part: how.pop(part) for part in ("format", "values", "labelExpr", "tickMinStep", "grid") if part in how}
@@ -156,7 +156,7 @@ def tips(*fields: str) -> list[Channel]:
 
 
 def bounded(rows: pd.DataFrame, bounds: tuple[float, float]) -> pd.DataFrame:
-    """Cut intervals at the bounds of the quantity: a t interval of a share near 0 may reach below it."""
+    """Cut intervals at the bounds of the quantity, since a t interval of a share near 0 may reach below 0."""
     low, high = (rows["value"].clip(upper=bounds[0]), rows["value"].clip(lower=bounds[1]))
     return rows.assign(low=rows["low"].clip(lower=low), high=rows["high"].clip(upper=high))
 
@@ -210,7 +210,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 # Axes of charts shown side by side: the panels of one figure, or one figure for several architectures.
 
-_FREE = 5.0  # times the smallest span: beyond it, the smallest would be a flat line on the largest scale
+_FREE = 5.0  # times the smallest span; beyond this ratio, the smallest would be a flat line on the largest scale
 
 
 def free_scales(spans: Iterable[float]) -> bool:

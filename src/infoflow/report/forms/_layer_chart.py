@@ -57,7 +57,7 @@ class _Span(NamedTuple):
         return self._replace(low=low - margin * (low < self.low), high=high + margin * (high > self.high))
 
     def above_strip(self, rows: int) -> "_Span":
-        """Extend the range to fit this number of square rows below it."""
+        """Extend the range downwards to fit this number of rows of squares."""
         foot = _ROW * rows + 4 if rows else 0
         below = (self.high - self.low) * foot / (HEIGHT - foot)
         ends = {"high": self.high + below} if self.inverted else {"low": self.low - below}
@@ -85,7 +85,7 @@ class LayerChart(AbstractForm):
     inverted: bool = False  # whether the y axis points down, for quantities where small values mean more
     chosen: Frame | None = None
     controls: tuple[str, ...] = ()
-    known: tuple[float, str] | None = None  # a value that is known at the lowest layer, and its name: a line across
+    known: tuple[float, str] | None = None  # a value known at the lowest layer, and its name; drawn as a line across
 
     @property
     def frame(self) -> Frame:
@@ -267,9 +267,9 @@ def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Span:
 def panel_scales(
     tables: Iterable[pd.DataFrame], note: str, bounds: tuple[float, float] = ANY, zero: float = math.inf
 ) -> tuple[tuple[float, float] | None, str]:
-    """One scale for all panels, or None if one spans more than five times another, and the caption's note about it.
+    """One scale for all panels (None if one spans more than five times another), and the caption's note about it.
 
-    See `shared_range`.
+    For `bounds` and `zero`, see `shared_range`.
     """
     tables = [table for table in tables if len(table)]
     spans = [high - low for low, high in (shared_range(table, bounds, zero) for table in tables)]

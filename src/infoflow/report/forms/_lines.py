@@ -11,13 +11,13 @@ from ._chart import CONTROL, NAME, by_key, dash_of, finished, lit, opacity_if, s
 from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, flattened, point_style, unchanged
 
 _LINE = 14  # pixels between names
-_LETTER, _ROOM = 7, 300  # pixels per bold letter, and of a narrow picture
+_LETTER, _ROOM = 7, 300  # pixels per bold letter, and the width of a narrow picture
 _PLACE = {"x": "across", "y": "at"}
-_TITLE = 24  # above the picture, for the axis title
+_TITLE = 24  # pixels above the picture, for the axis title
 
 
 def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> Layer:
-    """Places (mark, name, colour) entries above the picture, in two columns if they fit into this many pixels."""
+    """Place entries (mark, name, colour) above the picture, in two columns if these fit into `room` pixels."""
     texts = [f"{mark} {name}" for mark, name, _ in found]
     half = -(-len(texts) // 2)
     first, second = (max((_LETTER * len(text) for text in part), default=0) for part in (texts[:half], texts[half:]))
@@ -78,15 +78,15 @@ def lines(
     beneath: Sequence[Layer] = (),
     over: Sequence[Layer] = (),
 ) -> list[Layer]:
-    """Band, line, marks and hover targets; a size of 0 omits a part.
+    """The layers of band, line, marks and hover targets; a size of 0 omits a part.
 
     Without `touch`, the marks carry the tooltip.
 
     Args:
-        rows: With `low` and `high` for bands, and `seeds` for marks.
+        rows: A table with `low` and `high` for bands, and `seeds` for marks.
         at: The encodings `x` and `y`.
         look: The optional encodings `color`, `strokeDash`, `shape` and `detail`.
-        light: Function from an opacity to one that dims.
+        light: Function that turns an opacity into one that dims.
         on: Transform of the rows before drawing, such as `timed`.
         beneath: Layers between bands and lines.
         over: Layers between lines and marks.
@@ -159,13 +159,13 @@ def hovered_layer(layers: list[int], x: Channel) -> Layer:
 
 
 def folded(rows: pd.DataFrame, by: str | list[str]) -> Layer:
-    """A chart whose data hold one row per value of `by`, which takes a third of the bytes."""
+    """Store the rows of a chart as one row per value of `by`, which takes a third of the bytes."""
     columns = [column for column in rows if column not in by]
     return flattened(rows.groupby(by, sort=False)[columns].agg(list).reset_index(), columns)
 
 
 def of_one(rows: pd.DataFrame, key: str) -> Layer:
-    """A chart of one line's rows, without repeating the line's name in each."""
+    """A chart of one line's rows, without repeating the line's name in each row."""
     return calculated(rows, series=json.dumps(key))
 
 
@@ -188,8 +188,8 @@ def named_lines(
 ) -> dict[str, Any]:
     """Draw the lines of `rows` at `at`, with their names above the picture.
 
-    Each of the lines in `found` has key (in the column `field`), label, color, dash and shape; `mark` is before its
-    name. `beneath` and `above` are further layers, with their `names`; `how` is as in `lines`.
+    Each line in `found` has a key (in the column `field`), a label, a color, a dash and a shape; `mark` precedes its
+    name. `beneath` and `above` are further layers, with their `names`; for `how`, see `lines`.
     """
     drawn = lines(rows, at, looks_of(found, field), **how)
     stated = [*((mark, one.label, one.color) for one in found), *names]

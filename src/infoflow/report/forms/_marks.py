@@ -127,7 +127,7 @@ def span(*values: Any, margin: float = 0.05, flat: float = 0.1) -> tuple[float, 
 
 
 HOLLOW = "not seeds (hollow marks)"
-"""Ends a sentence about such intervals; the front page states once that there is only one seed."""
+"""Ends a sentence about intervals over sentences; the front page states once that there is only one seed."""
 
 
 def point_style(rows: pd.DataFrame) -> dict[str, Any]:

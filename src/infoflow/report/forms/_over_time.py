@@ -69,7 +69,7 @@ class TimeAxis:
         return bool((self.checkpoints["update"] == 0).any())
 
     def places(self, series: str, updates: Any) -> np.ndarray:
-        """(update, clock): shares of the axis; tokens and learning-rate sums are interpolated between checkpoints."""
+        """(update, clock): positions on the axis, in 0..1; tokens and learning rates are interpolated."""
         updates = np.asarray(updates, dtype=float)
         own = self.checkpoints[self.checkpoints["series"] == series]
         at = own["update"].to_numpy(dtype=float)
@@ -85,8 +85,8 @@ class TimeAxis:
     def placed(self, rows: pd.DataFrame, series: str = "", **fields: str) -> Layer:
         """Add fields to the rows that place columns of updates on the clock of the figure's axis.
 
-        `rows` are those of `series`, or have that column. `fields`: field → column of updates; a field of the same name
-        replaces the column.
+        `rows` belong to the line `series`, or have a column `series`. `fields`: field → column of updates; a field with
+        the column's name replaces it.
         """
         columns = dict.fromkeys(fields.values())
         parts = [(series, rows)] if series else rows.groupby("series", sort=False)
@@ -103,7 +103,7 @@ class TimeAxis:
         return np.where(updates <= 0, 0.0, left + (1 - left) * share)
 
     def parameters(self, series: list[str]) -> dict[str, Any]:
-        """Parameters of a chart with these lines that follow the page's checkpoint and clock; see `timed`."""
+        """Parameters that let a chart with these lines follow the page's checkpoint and clock; see `timed`."""
         ticks = [self._ticks(name) for name in self.names]
         return {
             "places": {key: self._own_places(key) for key in series},
@@ -193,16 +193,16 @@ class TimeAxis:
 
 
 NOW = "datum.update <= now && now < places[datum.series][datum.update][length(places[datum.series][datum.update]) - 1]"
-"""Whether a row is at the page's current checkpoint: the last one of its line up to that update."""
+"""Whether a row is at the page's current checkpoint: the last one of its line up to the page's update."""
 
 
 def timed(rows: Rows) -> Layer:
-    """Rows with `series` and `update`; adds their position `x` on the shown clock."""
+    """Add to rows with `series` and `update` their position `x` on the shown clock."""
     return calculated(rows, x="places[datum.series][datum.update][clock]")
 
 
 def at_now(then: float) -> Channel:
-    """Opaque at the page's current checkpoint only."""
+    """Opacity `then` at the page's current checkpoint, and 0 elsewhere."""
     return opacity_if(NOW, then, 0)
 
 
@@ -263,7 +263,7 @@ def time_lines(
         room: Share of the axis reserved for names.
         control: Rows with series, update and `value`, drawn as dashed grey lines.
         beneath: Layers drawn first.
-        light: Function from an opacity to one that dims.
+        light: Function that turns an opacity into one that dims.
     """
     axis, keys = axis.with_room(room), list(dict.fromkeys(rows["series"]))
     columns = dict.fromkeys(["series", by, "update", "value", "low", "high", "seeds"])

@@ -29,7 +29,7 @@ def interval_dots(
     legend: list[tuple[str, str, str]] | None = None,
     **axis: Any,
 ) -> dict[str, Any]:
-    """One row per row of `rows`, in order, with `value`, `low`, `high`, and its number if the column `short` exists.
+    """Draw each of the `rows`, in order, with `value`, `low` and `high`, and its number if the column `short` exists.
 
     A row's `baseline` is drawn as a dashed grey tick.
 

@@ -1,4 +1,4 @@
-"""The three cards of the front page: the largest effects in interval widths, raw and beyond the control."""
+"""The three cards of the front page: the largest effects, in interval widths, with and without the control."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -66,10 +66,10 @@ class Effects:
     """One number per line, as measured and after subtracting the control."""
 
     shown: dict[str, Estimate]  # series → the number itself
-    beyond: dict[str, Estimate]  # minus the same number of the untrained model, or of the measure's own baseline
+    beyond: dict[str, Estimate]  # that number minus the untrained model's, or minus the measure's own baseline
     control: float  # the largest absolute value of the control; NaN without one
     pair: tuple[str, str] | None  # the two lines that differ most; None for a single line
-    difference: Estimate | None  # between the lines of `pair`
+    difference: Estimate | None  # the difference between the lines of `pair`
     difference_beyond: Estimate | None  # that difference after subtracting the control
     at: dict[str, int] = field(default_factory=dict)  # layer of the largest value, for the contrast "best"
 
@@ -90,7 +90,7 @@ class Effects:
 
     @property
     def strength(self) -> float:
-        """The weaker of the two, with and without control."""
+        """The smaller of the strengths before and after subtracting the control."""
         return _weaker(self.deciding, self.deciding_beyond)
 
 
@@ -136,7 +136,7 @@ def _sentence(measure: CardMeasure, frame: pd.DataFrame, seen: Effects, series: 
         return _nothing_seen(measure, seen, lines, measure.noun.format(**places))
     if len(lines) > _EACH and seen.pair:
         lines = [line for line in lines if line.key in seen.pair]
-    lines.sort(key=lambda line: _is_still(measure, seen.shown[line.key]))  # changes come first
+    lines.sort(key=lambda line: _is_still(measure, seen.shown[line.key]))  # lines with a clear change come first
     verbs = [_verb(measure, seen.shown[line.key], first=not place) for place, line in enumerate(lines)]
     clauses = [
         _clause(measure, seen, line, verb, first=not place, again=place > 0 and verb == verbs[place - 1])

@@ -30,29 +30,29 @@ from ..representations._information import LIMITED_BY, input_rows, output_rows
 from ..representations._lenses import one_choice
 
 Contrast = Literal["ends", "middle", "best", "reached"]
-"""The number that summarises a line: last minus first layer, the value of the middle layer or of the layer with the
-largest one (`{at}` in its verbs), or the change up to `reached`."""
+"""The number that summarises a line: last minus first layer, the value at the middle layer or at the layer with the
+largest value (`{at}` in the measure's verbs), or the change up to `reached`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
     """One answer on the front page."""
 
-    figure: str  # where its arrow leads
+    figure: str  # id of the figure that it links to
     question: str
     sentence: str
     difference: str = ""  # the number that the card rests on, with its interval and the control
     clear: bool = True
     strength: float = 0.0
     picture: Markup = Markup("")  # noqa: RUF009 (immutable)
-    picked: bool = False  # by its strength, among many; otherwise it comes with the tables of its command
+    picked: bool = False  # picked among many by its strength; otherwise it belongs to its command's tables
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardMeasure:
     """A quantity over layers (or updates, ...), and how a card describes it."""
 
-    figure: str  # id of the figure that shows all of it
+    figure: str  # id of the figure that shows the whole quantity
     section: str  # the front page shows one measure per section
     question: str
     table: str
@@ -62,8 +62,8 @@ class CardMeasure:
     falls: str = "falls in {line} by"  # verbs; equal if the contrast is not a change
     rises: str = "rises in {line} by"
     unit: str = ""
-    what: str = ""  # after the first number
-    noun: str = ""  # the quantity that does not differ if no effect is seen: "in {noun}"
+    what: str = ""  # words after the first number
+    noun: str = ""  # name of the quantity in a sentence that no effect is seen: "in {noun}"
     percent: bool = False
     bounded: bool = False  # whether it lies between 0 and 1, as percentages do
     axis: str = ""  # title of the y axis
@@ -84,7 +84,7 @@ def _lens(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     rows = one_choice(frame)
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
     rows = rows[(rows["lens"] == lens) & (rows["metric"] == "agreement")]
-    return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # there it is 1 by definition
+    return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # at the top it is 1 by definition
 
 
 def _removed(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
@@ -200,12 +200,12 @@ MEASURES: tuple[CardMeasure, ...] = (
     CardMeasure(
         figure="context-neighbours",
         axis="% of neighbours",
-        noun="the share of neighbours after the same token",
+        noun="the share of neighbours that follow the same token",
         section="neighbours",
         question="Do neighbours share their context?",
         table=CONTEXT_NEIGHBOURS.name,
         rows=lambda frame, models: models.main(frame[frame["side"] == "left"]),
-        opening="From layer {first} to {last}, neighbours after the same token ",
+        opening="From layer {first} to {last}, neighbours that follow the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",
         percent=True,

@@ -43,8 +43,8 @@ class ClaimsLine:
 class Learned:
     """The front page's statement about the models' scores."""
 
-    passed: list[str]  # one score per learned line: "causal LM: loss 3.10 (3.09 to 3.12), without context 5.54"
-    failed: list[str]  # sentences about those that have not
+    passed: list[str]  # one score per line that learned: "causal LM: loss 3.10 (3.09 to 3.12), without context 5.54"
+    failed: list[str]  # sentences about the lines that have not
     dull: frozenset[str]  # lines with at least one model that has not learned
 
 

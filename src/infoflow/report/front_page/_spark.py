@@ -18,9 +18,9 @@ _WIDTH, _HEIGHT = 320, 146
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # the left margin fits −0.0089
 _ROW = 13  # pixels between labels
 _NAMED = 6  # up to this number, lines are labelled at their ends
-_SHORT = 12  # characters of a name
+_SHORT = 12  # maximum number of characters of a name
 _GREY = "var(--control)"
-_UNTRAINED, _CONTROL = "untrained", (4, 3)  # its name and its dash
+_UNTRAINED, _CONTROL = "untrained", (4, 3)  # name and dash of the control
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +160,7 @@ def _label(name: str, color: str, y: float) -> Markup:
     )
 
 
-_ROWS = 6  # roles in the picture
+_ROWS = 6  # maximum number of roles in the picture
 _NAMES = {"positional -1": "previous token", "positional +1": "next token"}
 _BAR, _BARS_LEFT, _BARS_RIGHT = 21, 132, 12  # pixels per role, and at the sides
 

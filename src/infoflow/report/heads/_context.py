@@ -108,7 +108,7 @@ def context_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 
 
 def _curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and interval over seeds of each closing, with its x position: the number of closed upper blocks."""
+    """Mean and interval over seeds for each set of closed blocks, with its x position: how many upper blocks it has."""
     found = sampled_bands(frame.loc[frame["kind"].isin(list(_KINDS))], _KEYS)
     whole = found.loc[found["which"] == "all"].groupby(["series", "kind"])["number"].max().rename("blocks")
     found = found.merge(whole, on=["series", "kind"])

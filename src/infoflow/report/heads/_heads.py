@@ -32,7 +32,7 @@ _ORDERS = {
 _KINDS = {"-".join(place): label for place, label in KINDS.items()}
 _RANDOM = "random order"
 _CHANGE = ("change", "change_low", "change_high")
-_ALLOWED = 0.1  # relative rise of the loss that the sentence allows
+_ALLOWED = 0.1  # relative change for the worse that the sentence allows
 
 
 def removed_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -44,7 +44,7 @@ def removed_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     frame = frame.loc[frame["metric"] == metric]
     curves = _curves(frame)
     changes = curves.set_index("series")[[*_CHANGE]]
-    spans = {key: span(changes.loc[[key]], 0.0) for key in changes.index.unique()}  # one for all kinds
+    spans = {key: span(changes.loc[[key]], 0.0) for key in changes.index.unique()}  # one for all kinds of attention
     heights = [high - low for low, high in spans.values()]
     free, every = free_scales(heights), span(changes, 0.0)
     panels = [
@@ -114,7 +114,7 @@ def _by_panel(curves: pd.DataFrame, models: ModelSelection) -> list[tuple[str, s
 
 
 def _words(curves: pd.DataFrame, models: ModelSelection, metric: str) -> str:
-    """The models in which most and fewest heads can be removed, with their random orders as the control."""
+    """The models in which most and fewest heads can be removed, with random orders as the control."""
     shares = []
     for one, own in models.each(curves[curves["kind"] == "all"]):
         best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)

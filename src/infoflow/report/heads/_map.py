@@ -130,7 +130,7 @@ def _grids(
 ) -> tuple[list[dict[str, Any]], dict[str, list[float | None]]]:
     """The heads of each model, control and kind of attention; numbers are quantised between the statistic's limits.
 
-    Also the numbers that are visible without scripts: the first statistic of the first seed, by grid.
+    Also return the numbers that are visible without scripts: the first statistic of the first seed, by grid.
     """
     grids, first = [], {}
     for series, own in models.each(rows):
@@ -241,7 +241,7 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ModelSelectio
 
 
 def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) -> str:
-    """The head with the largest first statistic over all models, and the largest value of untrained heads."""
+    """The head with the largest value over all models, and the largest value of untrained heads."""
     own = rows[rows["statistic"] == statistic.id]
     trained, untrained = own[own["trained"]], own[~own["trained"]]
     of_seed = models.by == "objective"

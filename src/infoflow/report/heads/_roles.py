@@ -89,7 +89,7 @@ _MOST = 1_500_000  # bytes of all grids' numbers before packing
 def examples_by_grid(frame: pd.DataFrame) -> dict[str, tuple[dict[str, Any], str]]:
     """Tokens with each head's order of the sentences, and packed weights and value norms, for each grid.
 
-    For trained models of the first seed only: every head has its own numbers. With many models, each has fewer
+    Only for trained models of the first seed, since every head adds its own numbers. With many models, each has fewer
     sentences, those with the most confident heads, to keep the page small.
     """
     frame = frame.loc[frame["trained"]]

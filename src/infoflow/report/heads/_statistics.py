@@ -59,7 +59,7 @@ class Statistic:
     control: str  # meaning of the measure's baseline
     group: str  # one of GROUPS
     top: float = 1.0  # upper end of the colour scale; the lower end is 0, or −top if signed
-    strong: float | None = None  # threshold of a strong head in the sentence
+    strong: float | None = None  # value above which the sentence calls a head strong
     signed: bool = False
     margin: bool = False  # colours show the value minus its baseline
 
@@ -79,7 +79,7 @@ def head_statistics(frames: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list
     rows = pd.concat([own.assign(statistic=one.id) for own, one in found], ignore_index=True)
     rows = rows.assign(note=rows["note"].fillna("") if "note" in rows else "")
     measured = set(rows.loc[rows["value"].notna(), "statistic"])
-    if HEAD_POSITIONAL.name in frames:  # both ask the same about the strongest key; one of the two is enough
+    if HEAD_POSITIONAL.name in frames:  # both describe the strongest key, so one of them is enough
         measured -= {"surface-previous", "surface-next"}
     statistics = [one for _, one in found if one.id in measured]
     return rows, sorted(statistics, key=lambda one: GROUPS.index(one.group))

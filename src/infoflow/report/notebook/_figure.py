@@ -52,7 +52,7 @@ class Figure:
 
     @property
     def id(self) -> str:
-        """Its id in the report's address."""
+        """The figure's id in the report's address."""
         return self._content.id
 
     @property
@@ -138,7 +138,7 @@ class Figure:
         return path
 
     def live(self) -> "LiveFigure":
-        """The interactive figure, which needs no network either; half a megabyte.
+        """The interactive figure, half a megabyte in size; it needs no network either.
 
         Raises:
             UserError: The figure is a table.

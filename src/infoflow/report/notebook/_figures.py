@@ -26,7 +26,7 @@ from ._plot import nearest
 
 _WRITTEN = re.compile(r'<figure id="([^"]+)" aria-labelledby="[^"]*">\s*<h3[^>]*><a [^>]*>(.*?)</a></h3>', re.DOTALL)
 
-_LINE = re.compile(r"-(\d+)(?:-(\d+))?$")  # suffix of the id of a one-line figure: its slot and style
+_LINE = re.compile(r"-(\d+)(?:-(\d+))?$")  # suffix of the id of a figure with one line: the line's slot and style
 
 
 class Figures(Mapping[str, Figure]):
@@ -234,7 +234,7 @@ def corpus_shown(corpus: Corpus) -> str:
     """Size, what is known about each sentence, and the first sentences."""
     columns = [name for name in ("text", "translation") if name in corpus.columns]
     rows = [[shorter(getattr(sentence, name), 120) for name in columns] for sentence in corpus[:_SENTENCES]]
-    facts = [f"{len(corpus):,} sentences", f"known of each: {', '.join(sorted(corpus.columns))}"]
+    facts = [f"{len(corpus):,} sentences", f"known about each: {', '.join(sorted(corpus.columns))}"]
     return str(summary(corpus.name, facts) + grid(columns, rows))
 
 

@@ -83,7 +83,7 @@ def _models(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
 _AXES = ("layer", "head", "stack", "kind")
-_MOST_PANELS, _MOST_ROWS, _MOST_NUMBERS = 8, 40, 6  # columns of heads with room for numbers
+_MOST_PANELS, _MOST_ROWS, _MOST_NUMBERS = 8, 40, 6  # the last: columns of heads with room for numbers
 _METHOD = Method(id="own-table", title="Your own table", text="")
 
 
@@ -100,7 +100,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
         panels, answer, form = _head_maps(rows, models, what, unit)
     elif "layer" in rows:
         panels, answer, form = _by_layer(rows, models, what, unit)
-    elif rows.loc[rows["trained"], "update"].nunique() > 1:  # an untrained control is no time of its own
+    elif rows.loc[rows["trained"], "update"].nunique() > 1:  # an untrained control is not a checkpoint
         panels, answer, form = _over_updates(rows, models, what, unit)
     else:
         panels, answer, form = _dots(rows, models, what, unit)

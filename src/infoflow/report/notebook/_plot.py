@@ -1,4 +1,4 @@
-"""A figure from one table: the report's own if it draws such tables, otherwise by the table's columns."""
+"""A figure from one table: the report's own figure if there is one, otherwise one that fits the table's columns."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ _MODELS = {column.name for column in (*KEYS, *PAIR_KEYS)}
 
 
 def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
-    """A figure of one table of `measure`, `compare`, `analyze`, or of your own.
+    """Return a figure of one table from `measure`, `compare` or `analyze`, or of a table of your own.
 
     Tables that the report draws get the same figure here, with its sentences and controls. Other tables need the column
     `value`, preferably with `low` and `high`; they are drawn by `layer`, as a map of `layer` and `head`, or with one
@@ -48,7 +48,7 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
 
     Args:
         table: A data frame; for several models, a mapping from their names to their tables.
-        figure: The figure, if several show the table: a name such as "information-plane".
+        figure: The figure's name, such as "information-plane", if several figures show the table.
         table_name: The table's name if its columns do not identify it, such as "head_entropy".
 
     Raises:

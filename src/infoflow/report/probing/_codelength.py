@@ -39,12 +39,12 @@ _CODELENGTH = Method(
     id="probe-codelength",
     title="Description length",
     text="""
-    Bits in which the labels <i>y</i> can be sent to someone who has the vectors (Voita and Titov 2020). Online code:
+    The bits needed to send the labels <i>y</i> to someone who has the vectors (Voita and Titov 2020). Online code:
     <i>t</i><sub>1</sub> log<sub>2</sub> <i>K</i> − Σ<sub>i</sub> log<sub>2</sub> <i>p</i><sub>θi</sub>(block
     <i>i</i> + 1), with a fresh probe θ<sub>i</sub> trained on the blocks before it. Variational code: KL(posterior ‖
     prior) of a Bayesian probe, its model part, and the cross-entropy of the labels, its data part. Compression is
     <i>N</i> log<sub>2</sub> <i>K</i> / bits for <i>N</i> labels of <i>K</i> classes: 1 where vectors carry no
-    information. All in bits; the authors' code adds nats to bits, so that its numbers are higher.
+    information. All numbers are in bits; the authors' code adds nats to bits, so its numbers are higher.
     """,
 )
 CODES = ("online", "variational")
@@ -132,7 +132,7 @@ def coded_table(rows: pd.DataFrame, task: str) -> pd.DataFrame:
 
 
 def _beside_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:
-    """Tasks that bits separate from their control, while accuracy hardly does or favours the control."""
+    """Tasks that bits separate from their control, while accuracy hardly does so or favours the control."""
     stated = []
     for task in tasks:
         (own, control), (bits, more) = (_at_embeddings(rows, task, metric) for metric in ("accuracy", "bits"))

@@ -96,7 +96,7 @@ def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
 def _estimates(
     frame: pd.DataFrame | None, statistics: Sequence[str], drawn: Mapping[str, tuple[str, str]]
 ) -> pd.DataFrame:
-    """Means and intervals over seeds and sentences; `what` and `name` of the `drawn` statistics."""
+    """Means and intervals over seeds and sentences, with the `what` and `name` that `drawn` gives a statistic."""
     columns = [*_KEYS, "label", "value", "low", "high", "seeds", "count", "shown", "what", "name"]
     if frame is None:
         return pd.DataFrame(columns=columns)
@@ -190,7 +190,7 @@ def _focus_sentence(places: pd.DataFrame, models: ModelSelection) -> list[str]:
 
 
 def _headroom_sentence(places: pd.DataFrame) -> list[str]:
-    """The F1 that layers above the embeddings add, trained and untrained."""
+    """The F1 that layers above the embeddings add, in trained and in untrained models."""
     rows = places[places["statistic"] == "headroom"]
     trained, untrained = (rows.loc[rows["group"] == group, "value"] for group in ("trained", "untrained"))
     if trained.empty:

@@ -159,8 +159,9 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Mode
         words=_solved_words(own[own["task"].astype(str).isin(shown)], lines),
         panels=[],
         caption=f"Single test examples. A hash of their text chose {own['example'].nunique()} before anything was "
-        f"trained. Shown is the first for each state from which on the probe of {lines[0].label} is right: this shows "
-        "the range, not how often each case occurs. The examples illustrate, and prove nothing.",
+        f"trained. For each state, the figure shows the first example that the probe of {lines[0].label} labels "
+        "correctly from that state on: this shows the range, not how often each case occurs. The examples illustrate, "
+        "and prove nothing.",
         how_to_read=[
             "Each row is a sentence with the labelled words marked (the second one of a pair dotted), and the correct "
             "label. The strips below it are models, a square for each state from the embeddings (left) to the top: "
@@ -199,9 +200,9 @@ def solved_from(rows: pd.DataFrame) -> int:
 
 
 def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
-    """The first example of each layer, limited to `_OF_TASK`.
+    """The first example of each layer, at most `_OF_TASK` in all.
 
-    Layers are spread over the depth; then follow an example right only below the top, and one that no layer gets right.
+    Layers are spread over the depth. An example that is right only below the top and one that is never right come last.
     """
     by_layer = {from_: number for number, from_ in sorted(solved.items(), reverse=True)}
     layers = sorted(from_ for from_ in by_layer if from_ >= 0)

@@ -65,7 +65,7 @@ def pairs_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of minimal pairs (two "
             "sentences that differ in one respect, one acceptable and one not) whose acceptable sentence is more "
             "likely when the next or the masked token is predicted from this layer.",
-            "The dotted line is chance, one half; the dashed grey one an untrained model of this shape.",
+            "The dotted line is chance, one half; the dashed grey line is an untrained model of this shape.",
             "A share below a half is possible: a model that prefers frequent words may find the wrong sentence more "
             "likely.",
         ],
@@ -122,7 +122,7 @@ def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     tables = {f"{name} ({int(rows['count'].max()):,})": curves(rows) for name, rows in zip(names, parts, strict=True)}
     data = stacked(dict(zip(["all", *shown], tables.values(), strict=True)), "relation")
     left_out = int(parts[0]["left_out"].max())
-    unasked = f" {left_out:,} facts were not asked: objects of several tokens, unreadable sentences."
+    unasked = f" {left_out:,} facts were not tested: their object has several tokens, or the prompt is unreadable."
     missing = unasked if left_out else ""
     more = len(relations) - len(shown) if shown else 0
     further = f" Only in the table: {more} relations that differ less between layers." if more else ""

@@ -59,7 +59,7 @@ TASKS = {
 }
 """Names of tasks, in reading order; other tasks are named by their columns and come last."""
 MOST_TASKS = 12
-"""Panels per figure; of more tasks, those that depend most on depth are shown."""
+"""Panels per figure; if there are more tasks, those that depend most on depth are shown."""
 CONTROL_TASK, SHUFFLED = "control task", "shuffled labels"
 _PROBES = ("linear", "mlp")
 _SETTINGS = ("probe", "dropout", "weight_decay", "corrupted", "units")
@@ -123,7 +123,7 @@ def probe_label(name: str) -> str:
 
 
 def of(frame: pd.DataFrame, **wanted: str) -> pd.DataFrame:
-    """The rows with these values, ignoring missing columns, and with a defined `value`."""
+    """The rows with these values and a defined `value`; columns that the table lacks are ignored."""
     kept = frame["value"].notna()
     for column, value in wanted.items():
         if column in frame:

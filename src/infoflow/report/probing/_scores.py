@@ -1,4 +1,4 @@
-"""The section on probes; what a probe reads from each layer, and its margin over the control task."""
+"""The section on probes: what a probe reads from each layer, and its margin over the control task."""
 
 from functools import partial
 
@@ -140,7 +140,7 @@ def _between(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> lis
     above = sum(best.layer != 0 and 0 not in best.alike for best in bests)
     return [
         f"Of {len(bests)} cases (tasks and models), the best layer is clearly above the embeddings in {above}, and the "
-        f"top layer clearly below the best in {below}."
+        f"top layer is clearly below the best in {below}."
     ]
 
 

@@ -35,7 +35,7 @@ GEOMETRY = Method(
 _METRICS = {"cosine": "cosine of two random words", "euclidean": "Euclidean distance of two random words"}
 _TITLES = {"cosine": "cosine", "euclidean": "distance"}
 _DASHES = {"untrained": [4, 3], "baseline": [1, 3]}
-_HEIGHT = 1.25  # lines that a shape overlaps
+_HEIGHT = 1.25  # number of lines above it that a shape may overlap
 _VISIBLE = 0.0005  # outer bins with less than this share are cut off
 _ROUNDING = 1e-9
 

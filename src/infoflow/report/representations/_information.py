@@ -160,7 +160,7 @@ def _convergence_chart(data: pd.DataFrame, series: list[Series]) -> dict[str, An
 
 
 def plane_figure(table: str, main: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """The plane of the rows of an information table; None if no model has both sides."""
+    """The information plane drawn from an information table; None if no model has both sides."""
     plane = _plane_rows(main)
     if plane.empty:
         return None
@@ -169,7 +169,7 @@ def plane_figure(table: str, main: pd.DataFrame, models: ModelSelection) -> Repo
     source = f"Information in clusters{f'; that about the input is {LIMITED_BY}' if short else ''}"
     return ReportFigure(
         id="mi-plane",
-        question="Do they give up the input in exchange for the output?",
+        question="Do models give up the input in exchange for the output?",
         words=_plane_words(main, series),
         panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
         caption=f"{'Usable information' if usable else source}. Points are layers, numbered; "

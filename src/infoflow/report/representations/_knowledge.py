@@ -63,7 +63,7 @@ def _span(values: pd.Series) -> str:
 
 
 def _shortfall(frame: pd.DataFrame) -> str:
-    """How far clusters fall short of the tokens' entropy at layer 0, where they are limited; otherwise nothing."""
+    """How far clusters fall short of the tokens' entropy at layer 0; "" if they do not limit the estimate."""
     by_clusters = _by_clusters(frame)
     at_start = by_clusters[by_clusters["trained"] & (by_clusters["layer"] == 0)]
     values = at_start.groupby("series", sort=False)["value"].mean()
@@ -132,7 +132,7 @@ _INPUT_OF_DECODER = replace(
 _OUTPUT = replace(
     _INPUT,
     id="mi-output",
-    question="How much do they encode about the output token?",
+    question="How much do representations encode about the output token?",
     axis={"y_title": "information about the output token (nats)", **_AXIS},
     noun="information about the output token",
     caption=_ceiling,

@@ -63,7 +63,7 @@ def lenses_section(tables: ModelTables) -> Section | None:
 
 
 def one_choice(frame: pd.DataFrame) -> pd.DataFrame:
-    """Predicted positions if they were measured, otherwise all."""
+    """The rows of predicted positions if these were measured, otherwise all rows."""
     kept = "predicted" if "predicted" in set(frame["positions"]) else "all"
     return frame.loc[frame["positions"] == kept]
 

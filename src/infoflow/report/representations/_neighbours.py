@@ -69,7 +69,7 @@ _POSITION = LayerFigure(
 )
 _CONTEXT = LayerFigure(
     id="context-neighbours",
-    question="Do they have the same neighbouring tokens?",
+    question="Do neighbours share the tokens before and after them?",
     table=CONTEXT_NEIGHBOURS,
     axis={"y_title": "share of neighbours", "baseline_name": "chance", "bounds": SHARE},
     noun="the share",
@@ -77,7 +77,7 @@ _CONTEXT = LayerFigure(
     caption=_pools,
     how_to_read=(
         "Up: the share of an occurrence's nearest vectors that have the same token before them (left), or after "
-        "them (right). Occurrences at the edge of a sentence have none and are left out. A causal LM cannot see the "
+        "them (right). Occurrences without such a token are left out. A causal LM cannot see the "
         "token after: where that line rises, the model is predicting that token.",
         _HOW_POOLS,
     ),
@@ -90,7 +90,7 @@ _CONTEXT = LayerFigure(
 _TAG = replace(
     _CONTEXT,
     id="tag-neighbours",
-    question="Do their words play the same role in the sentence?",
+    question="Do neighbours play the same role in their sentences?",
     table=TAG_NEIGHBOURS,
     how_to_read=(
         "Up: the share of an occurrence's nearest vectors whose word carries the same tag. A word's tag is looked "

@@ -197,7 +197,7 @@ def _with_shapes(average: ReportFigure, shapes: ReportFigure) -> ReportFigure:
 
 
 def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
-    """Defined values; word vectors are means of their tokens if these were measured."""
+    """Rows with defined values, those of words as means of their tokens if these were measured."""
     present = list(dict.fromkeys(frame["words"]))
     kept = "mean" if "mean" in present else present[0]
     return frame[(frame["words"] == kept) & frame["value"].notna()]

@@ -159,7 +159,7 @@ _TOKEN_MAP = Method(
     """,
 )
 
-_SHOWN = 200  # points per map: a study's page has many maps
+_SHOWN = 200  # points per map, since a study's page has many maps
 _NEAR = 10  # neighbours in the map that a sentence counts
 _TOKEN_SLOTS = (3, 5, 4, 6)  # colours that no objective uses
 _MOST_TAGS = 5
@@ -180,7 +180,7 @@ class _Kind:
     id: str
     question: str
     how: str
-    said: str  # of the sentence about its data
+    said: str  # words for the sentence about its data
 
 
 _KINDS = {

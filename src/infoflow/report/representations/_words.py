@@ -24,7 +24,7 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> tuple[dict[str, 
     """The words whose occurrences differ most at the highest layers, over all models, and the shown rows.
 
     `models` are lines, each with the `word_neighbours` of one of its models. `live`: texts, words, lines, neighbours by
-    line, layer and word; `packed`: the same; `still`: the first word of the first line with layers, in its highest.
+    line, layer and word; `packed`: `live`, compressed; `still`: the first word at the top of the first layered line.
     """
     words = most_disagreement(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
     kept = [(series, _shown(rows, words)) for series, rows in models]
@@ -184,7 +184,7 @@ def _figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
 
 
 def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
-    """The first trained seed of every line; without trained models, any."""
+    """The first trained seed of every line, or any seed if no model was trained."""
     chosen = []
     for series, own in models.each(frame):
         trained = own["trained"].to_numpy(dtype=bool)

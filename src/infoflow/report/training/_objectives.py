@@ -25,7 +25,7 @@ _OBJECTIVES = Method(
     """,
 )
 _MOST = 60  # tokens of a line
-_SAMPLES = "Random tokens of the text stand for the samples of ELECTRA's generator, which change while it learns."
+_SAMPLES = "Random tokens of the text stand in for the samples of ELECTRA's generator, which change while it learns."
 
 
 def _examples(table: pd.DataFrame, models: ModelSelection) -> Drawn:
