@@ -210,7 +210,7 @@ def test_the_result_is_a_plain_checkpoint_with_its_map(masked, narrow, parallel_
 
 
 def test_mistakes_are_named(matched_models, masked, narrow, parallel_corpus, tmp_path):
-    with pytest.raises(UserError, match="without encoder"):
+    with pytest.raises(UserError, match="has no encoder"):
         align_explicit(matched_models["causal-lm"], masked, parallel_corpus, tmp_path)
     with pytest.raises(UserError, match="no aligned encoder"):
         AlignedEncoder.load(tmp_path)

@@ -109,7 +109,7 @@ def test_analyze_by_name_and_its_report(corpus, tokenizer, tmp_path):
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "rgb(0, 0, 0)" not in page  # what Vega makes of a scale between CSS variables
     assert "Which experts are used, and for which words?" in page
-    assert "Most selective for a tag is expert" in page
+    assert "The expert most selective for a tag is expert" in page
     assert len(run.tables["expert_routing"]) > 8
 
 

@@ -78,7 +78,7 @@ def test_sentences_say_what_the_tables_hold(run, figures) -> None:
     control = control[(control["aspect"] == "spaces") & ~control["trained"] & (control["first"] != control["second"])]
     assert first.endswith(f"Before training no two are farther apart than {control['value'].max():.2f}.")
     strays = figures["objective-map"].answer[1]
-    assert strays.startswith("By their spaces, nearest to an objective of another family: ")
+    assert strays.startswith("By their spaces, these are nearest to an objective of another family: ")
     assert "denoising (to translation)" in strays
     shares = figures["objective-map"].answer[3]
     assert re.search(r"a share of 0\.8 \(0\.\d to \d\.\d\) of 6 objectives", shares)

@@ -72,8 +72,8 @@ def test_frozen_stands_beside_not_frozen_and_lines_have_names(figure) -> None:
     assert [panel.title for panel in figure.panels] == [
         "Heads keep learning",
         "Frozen heads",
-        "Heads keep learning, gain over its own heads",
-        "Frozen heads, gain over its own heads",
+        "Heads keep learning, gain over the model's own heads",
+        "Frozen heads, gain over the model's own heads",
     ]
     names = [json.dumps(panel.spec, ensure_ascii=False) for panel in figure.panels]
     assert all(f"{mark} {label}" in names[0] for mark, label in (("●", "specialised heads"), ("◆", "its own heads")))

@@ -1,4 +1,4 @@
-"""Families of models that a study trains: any layout of each, with matched initialisation."""
+"""Families of models that a study trains, in any of their layouts and with matched initialisation."""
 
 from ._build import Match
 from ._build import build as build

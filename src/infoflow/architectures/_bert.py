@@ -27,8 +27,8 @@ class AbstractEncoderFamily(AbstractFamily):
     """A family with a masked LM, which supports every encoder layout.
 
     A pooler and a head for pairs, a head for span boundaries, or a student of half the depth is added to the family's
-    own masked LM; a discriminator is its blocks with one logit per token. Its generator is small and uses ELECTRA's
-    blocks in every family, so that all have the same kind of noise.
+    own masked LM; a discriminator consists of the family's blocks with one logit per token. The generator is small and
+    uses ELECTRA's blocks in every family, so that all families have the same kind of noise.
     """
 
     layouts: ClassVar[tuple[Layout, ...]] = get_args(EncoderLayout)
@@ -112,7 +112,7 @@ class Bert(AbstractEncoderFamily):
             return BidirectionalPair(
                 _decoder(config, vocabulary, layers), _decoder(config, vocabulary, layers), head="cls"
             )
-        if layout == "static":  # as wide as the others, with nothing else in common
+        if layout == "static":  # as wide as the other models, with nothing else in common
             shape = shape_of(config, vocabulary, layers)
             kept = ("vocab_size", "hidden_size", "max_position_embeddings", "pad_token_id")
             return StaticVectors(StaticConfig(**{name: shape[name] for name in kept}))
@@ -174,7 +174,7 @@ class Albert(AbstractEncoderFamily):
         return AlbertForMaskedLM(_albert_config(config, vocabulary, layers))
 
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        head = {"num_labels": 1, "classifier_dropout_prob": 0.0}  # as ELECTRA's, without dropout
+        head = {"num_labels": 1, "classifier_dropout_prob": 0.0}  # like ELECTRA's head, but without dropout
         return AlbertForTokenClassification(_albert_config(config, vocabulary, layers, **head))
 
 

@@ -17,7 +17,7 @@ from ._registry import FAMILIES
 Match = Literal["encoder", "depth"]
 """Single stacks have as many layers as an encoder, or ("depth") as an encoder and a decoder together."""
 TWO_STACKS = ("encoder-decoder", "bidirectional-pair")
-_COPIES = 4  # of every weight in training
+_COPIES = 4  # numbers held in training for every weight
 _TABLES = ("position_embeddings", "wpe")
 _LONGEST = 10_000.0
 
@@ -35,14 +35,14 @@ def build(
     """A model with random weights whose source side exactly equals that of every other layout of the family.
 
     The family's reference layout is initialised from the seed, and the embeddings and blocks that read the source are
-    copied from it by parameter name: a model does not depend on which others are built. The global random state is
+    copied from it by parameter name, so a model does not depend on which others are built. The global random state is
     preserved.
 
     Args:
         family: Name of the kind of block, one of `FAMILIES`.
         layout: The model's stacks.
-        config: Its shape.
-        vocabulary: Vocabulary of the input of the model, or its encoder.
+        config: The model's shape.
+        vocabulary: Vocabulary of the model's input (in an encoder-decoder, the encoder's).
         target_vocabulary: Vocabulary of the decoder in an encoder-decoder; default: the same.
         seed: Seeds the initialisation.
         match: `"encoder"` gives every stack `config.layers` layers, and a decoder with an encoder
@@ -87,7 +87,7 @@ def _family(name: str, layout: Layout) -> AbstractFamily:
 
 
 def _check_memory(make: Callable[[], PreTrainedModel]) -> None:
-    """Refuse models too large for this machine, even without batches; this one is built without weights."""
+    """Refuse a model that is too large for this machine even without batches; `make` builds it without weights here."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         parameters = sum(parameter.numel() for parameter in make().parameters())
     copies = 1 if torch.cuda.is_available() else _COPIES
@@ -144,7 +144,7 @@ def sinusoids(positions: int, width: int) -> Float[Tensor, "position width"]:
 def fix_positions(model: PreTrainedModel, amplitude: float) -> None:
     """Put sinusoids into every position table, without gradients.
 
-    In the original Transformer their amplitude is 1, with token embeddings of deviation 1 (after its factor √d).
+    In the original Transformer their amplitude is 1, and token embeddings have deviation 1 (after the factor √d).
     """
     for name, module in model.named_modules():
         if name.rpartition(".")[2] in _TABLES and isinstance(module, nn.Embedding):

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from infoflow._transformers import ElectraConfig, ElectraForMaskedLM
 
-_BOUNDARY_WIDTH = 200  # of the relative positions in a span
+_BOUNDARY_WIDTH = 200  # width of the embeddings of relative positions in a span
 _BOUNDARY_PLACES = 20
 _GENERATOR_SHARE = 4  # the generator's width is a quarter
 _GENERATOR_HEAD = 64  # width of its heads

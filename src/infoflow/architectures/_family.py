@@ -23,7 +23,7 @@ _OF_LONGFORMER, _OF_ALBERT = LATER | {"family": "longformer"}, LATER | {"family"
 class ModelConfig:
     """The shape shared by the models of a study."""
 
-    width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 128  # of the residual stream
+    width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 128  # width of the residual stream
     layers: Layers = 6  # per stack (see `match` of `build`)
     heads: Annotated[int, Limits(at_least=1, at_most=1024)] = 8
     feedforward: Annotated[int, Limits(at_least=1, at_most=10**6)] = 512
@@ -32,7 +32,7 @@ class ModelConfig:
     attention_dropout: Share = 0.0
     initializer_range: Deviation = 0.02  # standard deviation of weights and embeddings; 0: derived from the width
     positions: Annotated[int, Limits(at_least=3, at_most=100_000)] = 128  # longest sentence in tokens
-    # Layers of a decoder with an encoder; 0: as many as the encoder. A shallow one leaves the context to the encoder.
+    # Layers of a decoder that has an encoder; 0: as many as the encoder. A shallow decoder leaves the context to it.
     decoder_layers: Annotated[int, Limits(at_least=0, at_most=1000)] = field(default=0, metadata=LATER)
     # Amplitude of fixed sinusoids instead of learned positions (0): see `fix_positions`.
     sinusoidal_positions: Deviation = field(default=0.0, metadata=LATER)
@@ -45,7 +45,7 @@ class ModelConfig:
     # Distance between neighbours in a dilated window.
     attention_dilation: Annotated[int, Limits(at_least=2, at_most=1000)] = field(default=2, metadata=_OF_LONGFORMER)
     # ALBERT's two techniques.
-    share_layers: bool = field(default=True, metadata=_OF_ALBERT)  # one layer's weights stand for all
+    share_layers: bool = field(default=True, metadata=_OF_ALBERT)  # all layers share one layer's weights
     embedding_width: Width = field(default=0, metadata=_OF_ALBERT)  # E in V × E + E × d; 0: width / 2
 
     def __post_init__(self) -> None:
@@ -69,15 +69,15 @@ class ModelConfig:
 
     @property
     def decoder_depth(self) -> int:
-        """Layers of a decoder with an encoder."""
+        """Number of layers of a decoder that has an encoder."""
         return self.decoder_layers or self.layers
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the initial weights and embeddings.
 
-        Derived from the width it is 0.02 · √(768 / width): products of a state with a row of weights then have the same
-        spread as in BERT, whose 0.02 is for a width of 768.
+        If derived from the width, it is 0.02 · √(768 / width): products of a state with a row of weights then have the
+        same spread as in BERT, whose 0.02 is for a width of 768.
         """
         return self.initializer_range or _BERT_DEVIATION * (_BERT_WIDTH / self.width) ** 0.5
 
@@ -158,11 +158,11 @@ class AbstractFamily(ABC):
     two_vocabularies: ClassVar[bool] = True
     """Whether input and output may have different vocabularies."""
     differs: ClassVar[str] = ""
-    """Why its initial weights cannot equal those of BERT's blocks; "" if they do, where shapes match."""
+    """Why its initial weights cannot equal those of BERT's blocks; "" if they do wherever shapes match."""
     source_stack: ClassVar[Mapping[Layout, tuple[str, str]]]
     """Name prefixes of the source-reading parameters, in each layout and in the reference."""
     second_stack: ClassVar[Mapping[Layout, tuple[str, str]]] = {}
-    """The same for a second stack that starts with the same values."""
+    """Such prefixes for a second stack that starts with the same values."""
 
     learned_positions: ClassVar[bool] = True
     """Whether positions are a learned table, which fixed sinusoids may replace."""
@@ -181,6 +181,6 @@ class AbstractFamily(ABC):
     ) -> PreTrainedModel:
         """A model with random weights, drawn from torch's global generator.
 
-        `vocabulary` is that of the input of the model, or its encoder, `target` that of the decoder in an
-        encoder-decoder; every stack has `layers` layers.
+        `vocabulary` is the vocabulary of the model's input (in an encoder-decoder, the encoder's), and `target` is the
+        vocabulary of an encoder-decoder's decoder; every stack has `layers` layers.
         """

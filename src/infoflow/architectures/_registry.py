@@ -23,7 +23,7 @@ from infoflow.models import Elmo as ElmoModel
 from ._bert import AbstractEncoderFamily, Albert, Bert, PlainBert
 from ._family import AbstractFamily, Layout, ModelConfig, shape_of
 
-_SHARE = 8  # of the positions: 512 of the published model's 4096
+_SHARE = 8  # positions per token of the window: 4096 / 512 in the published model
 _SMALLEST = 4  # tokens: below that, Hugging Face's own code computes no bands
 # BERT's parameters with different names here.
 _IN_BERT = (
@@ -46,7 +46,7 @@ class Longformer(AbstractEncoderFamily):
     | `global+window`   | as `window`, or i or j is the first token (own projections)                   |
 
     In every layer w is `model.attention_window`, by default an eighth of `model.positions`, and d is
-    `model.attention_dilation`. Projections of global tokens are initialised as copies of the others.
+    `model.attention_dilation`. Projections of global tokens are initialised as copies of the other projections.
     """
 
     name: ClassVar[str] = "longformer"
@@ -103,7 +103,7 @@ def window_of(config: ModelConfig) -> int:
 
 
 def _begin_as(bert: PreTrainedModel, model: PreTrainedModel, offset: int) -> None:
-    """Copy BERT's initial values to every parameter; projections of global tokens copy those of the others."""
+    """Copy BERT's initial values to every parameter; projections of global tokens get those of the other tokens."""
     assert isinstance(bert, BertForMaskedLM)
     values = dict(bert.named_parameters())
     with torch.no_grad():
@@ -174,7 +174,7 @@ def _decoder(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTra
 
 @final
 class T5(AbstractFamily):
-    """Hugging Face's T5 (v1.0: one ReLU layer). Encoder and decoder share their embeddings, so one vocabulary."""
+    """Hugging Face's T5 (v1.0: one ReLU layer). Encoder and decoder share their embeddings and so their vocabulary."""
 
     name: ClassVar[str] = "t5"
     layouts: ClassVar[tuple[Layout, ...]] = ("encoder-decoder",)
@@ -214,7 +214,7 @@ class T5(AbstractFamily):
         return model
 
 
-_LAYERS = 2  # ELMo's, in each direction, whatever the depth of the other models
+_LAYERS = 2  # ELMo's layers in each direction, whatever the depth of the other models
 
 
 @final

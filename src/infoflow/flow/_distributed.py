@@ -77,7 +77,7 @@ class Heartbeat:
     """
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
-        self._store = store.clone() if hasattr(store, "clone") else store  # own client: each takes one call at a time
+        self._store = store.clone() if hasattr(store, "clone") else store  # a client takes one call at a time
         self._rank, self._size = rank, size
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._ending = threading.Event()

@@ -14,7 +14,7 @@ from ._sample import PaddedBatch
 
 _NOT_LONG = 512  # tokens: shorter texts are always read whole
 _WHOLE = 4  # a text's attention may be this many times `attention_bytes`, so that measures of whole texts can have it
-_COPIES = 4  # how many copies of a block of attention measures make while they reduce it
+_COPIES = 4  # number of copies that measures make of a block of attention while they reduce it
 
 
 def attention_size(heads: int, tokens: int) -> int:
@@ -71,7 +71,7 @@ def forward(model: Model, batch: PaddedBatch) -> None:
 
 
 def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch) -> None:
-    """Name the layer and the sentence in which a model's states, by stack as from `tap`, become non-finite."""
+    """Raise a UserError that names the layer and sentence where a model's states, as from `tap`, are not finite."""
     for stack, states in hidden.items():
         if bool(torch.isfinite(states[-1].sum())):
             continue

@@ -55,7 +55,7 @@ _NOWHERE = np.empty(0, dtype=np.int64)
 class NoisySentence(NamedTuple):
     tokens: np.ndarray  # (2, token) int32, inputs and labels: one small array, since many sentences are held at once
     probes: np.ndarray  # positions whose input is a replacement and differs from the label
-    replaces: bool  # whether another token of text is the input where one is predicted
+    replaces: bool  # whether, where a token of text is predicted, the input is another one
 
 
 class ProbingNoise:

@@ -32,8 +32,8 @@ class PassOptions:
     seed: int = 0
     tokens_per_batch: int = 4096  # maximum number of padded tokens; wide models read smaller batches on a CPU
     max_length: int = 512  # longer sentences are cut and counted
-    attention_bytes: int = 1 << 28  # attention weights of all layers and heads held at a time
-    sample_bytes: int = 1 << 30  # the token sample's states on disk, per stack and regime
+    attention_bytes: int = 1 << 28  # for attention weights of all layers and heads held at a time
+    sample_bytes: int = 1 << 30  # for the token sample's states on disk, per stack and regime
     white_space_words: bool = False  # use `running_words` with every tokenizer, to compare tokenizers
     decoder_states: bool = True  # also sample an encoder–decoder's decoder if the corpus has translations
     corruption: AbstractObjective | None = None  # how a masked LM's text was corrupted in training; None: `MaskedLM()`
@@ -48,11 +48,11 @@ class PassOptions:
         return plain if self.corruption is None else plain | {"corruption": [self.corruption.name, self.corruption]}
 
 
-_VERSION = 3  # increase when all tables change: the selection of sentences and tokens, or intervals
+_VERSION = 3  # increase when all tables change, through the selection of sentences and tokens, or the intervals
 
 
 class NothingToRead(UserError):
-    """The corpus, or the model on it, has nothing for a measure; it is skipped with this note if there are others."""
+    """The corpus has nothing for a measure of this model; the measure is skipped with this note if others remain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Measure(AbstractMeasure):
     needs: frozenset[Need] = frozenset()
     """Activations that it reads; only these are computed."""
     top_types: int | None = None
-    """Regime "training" draws the replacements among at least this many most frequent types."""
+    """Regime "training" draws the replacements from at least this many of the most frequent types."""
 
     only_replaced: bool = False
     """Whether it reads, in the regime "training", only tokens to predict whose input is another token of text."""
@@ -175,10 +175,10 @@ class Measure(AbstractMeasure):
 
 @runtime_checkable
 class AttentionByBlocks(Protocol):
-    """A streaming measure of sums over queries: it reads the attention of long texts some queries at a time.
+    """A streaming measure of sums over queries, which reads the attention of long texts a few queries at a time.
 
     For a text whose attention would be far larger than `PassOptions.attention_bytes`, `update_block` gets each layer's
-    blocks of queries, and then `update` the text without attention. Other measures of attention do not see the text.
+    blocks of queries, and `update` then gets the text without attention. Other attention measures do not see the text.
     """
 
     def update_block(self, activations: Activations, layer: int) -> None:
@@ -216,7 +216,7 @@ class PairMeasure(AbstractMeasure):
     """The unit of a row.
 
     `"token"`: tokens if both models read the same ones, else whole words with the state of their last token. `"mean"`,
-    `"first"`, `"last"`: always whole words, with that state of their tokens.
+    `"first"`, `"last"`: always whole words, with the mean, first or last state of their tokens.
     """
 
     @abstractmethod

@@ -117,7 +117,7 @@ class RankStrata:
         return len(self.edges) - 1
 
     def of(self, ranks: np.ndarray) -> np.ndarray:
-        """The bin of each frequency rank (1 = most frequent; 0: unknown), or `OUTSIDE` without one."""
+        """The bin of each frequency rank (1 = most frequent; 0: unknown), or `OUTSIDE` if there is none."""
         return rank_bins(ranks, self.edges)
 
 

@@ -36,12 +36,12 @@ Function = Callable[[Tensor], Tensor]
 def measure_of(
     function: Function, *, of: Need = "hidden", name: str = "", unit: str = "", description: str = ""
 ) -> Measure:
-    r"""A measure from a function of one layer: its mean over tokens, with an interval, for each layer (and head).
+    r"""A measure from a function of one layer: the mean of its values over tokens, for each layer (and head).
 
     $$ m = \frac{\sum_s \sum_t f(x)_{st}}{\sum_s n_s} $$
 
     over sentences s and their tokens t that are neither padding nor special; n_s is the number of these tokens. The
-    sums are kept per bootstrap block, so shards and processes can be merged.
+    sums are kept per bootstrap block, which gives the interval of the mean and lets shards and processes be merged.
 
     | `of`        | input of `function`, for one layer                   | its output      |
     |-------------|------------------------------------------------------|-----------------|
@@ -160,8 +160,8 @@ _KEYS = {column.name for column in KEYS}
 def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[AbstractMeasure]:
     """The measures in a Python file, or in the module of an installed package's entry point (`infoflow.measures`).
 
-    These are all measures among its names, or in a list or tuple there, and an instance of each measure class that the
-    file defines but does not instantiate, if it needs no arguments.
+    These are all measures that a name in the file refers to, directly or in a list or tuple, and an instance of each
+    measure class that the file defines but does not instantiate, if it needs no arguments.
 
     **The file's code is executed**: name only files you trust. Results are keyed by the text of the file: a changed
     file is measured again, but changes in its imports are not noticed. Its measures must not use the `taken` names.
@@ -238,6 +238,6 @@ def _fault(measure: AbstractMeasure) -> str:
         return "it compares two models; pass it to infoflow.compare"
     try:
         describe_measure(measure)
-    except Exception as error:  # whatever its attributes do
+    except Exception as error:  # attributes of user code may raise anything
         return error_text(error)
     return ""

@@ -92,7 +92,7 @@ class Pass:
 
     @property
     def _denoises(self) -> bool:
-        """Whether it is an encoder–decoder of one text, or of several tasks, not of two languages."""
+        """Whether the model is an encoder–decoder trained on single texts or on several tasks, not on two languages."""
         trained = self.options.corruption
         return (
             trained is not None
@@ -332,8 +332,8 @@ def _small_batches(model: Model) -> float:
     """Size of this model's batches in units of `_CPU_TOKENS` and `_CPU_ATTENTION_BYTES`, or infinity without a limit.
 
     On a CPU a wide model's states of a large batch exceed the cache. At width 384 in float32, batches of 512 tokens ran
-    about as fast as those of 1,024 and held 40 MB instead of 85; those of 2,048 took a fifth longer. In bf16, 1,024
-    were the fastest (benchmarks/streaming.py).
+    about as fast as those of 1,024 and held 40 MB instead of 85; those of 2,048 took a fifth longer. In bf16, batches
+    of 1,024 were the fastest (benchmarks/streaming.py).
     """
     wide = max(stack.width for stack in model.anatomy.stacks) >= _WIDE
     return 4 / model.module.dtype.itemsize if wide and model.device.type == "cpu" else math.inf

@@ -68,7 +68,7 @@ class Reader:
         if len(corpus) == 0:
             raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
         self.model, self.corpus, self.seed = model, corpus, seed
-        self._corruption = (corruption or MaskedLM()).on_text()  # if its training is unknown, a masked LM's
+        self._corruption = (corruption or MaskedLM()).on_text()  # a masked LM's if the model's own is unknown
         self.decoder_side: Side = decoder_side
         self.source_stack = model.anatomy.reads.name
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
@@ -149,7 +149,7 @@ class Reader:
     def ranks(self) -> dict[str, np.ndarray]:
         """Frequency rank of each token id by stack: 1 = most frequent, 0 = never seen.
 
-        Counted on `counted`.
+        Frequencies are counted on the corpus `counted`.
         """
         counts = self.frequencies
         if self._ranks_from is not None:
@@ -223,7 +223,7 @@ class Reader:
     def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The batches unchanged, or split by length if padding affects the model's results.
 
-        A batch has indices of `rows`, the rows of the corpus, repeated as often as they are read.
+        `rows` are rows of the corpus, each repeated as often as it is read; a batch holds indices into them.
         """
         if self.model.pads:
             return list(batches)
@@ -316,7 +316,7 @@ class Reader:
     def characters(self, row: int, position: int) -> tuple[int, int]:
         """Start and end of a text token in its sentence's characters.
 
-        (0, 0) if the tokenizer does not know, or the token is special.
+        It is (0, 0) if the tokenizer does not report characters, or the token is special.
         """
         if self._source.flat_spans is None or bool(self._source.special(row)[position]):
             return 0, 0

@@ -133,7 +133,7 @@ def collect(
 ) -> Measured:
     """`measure`, with the token samples kept in `folder`.
 
-    `keep_going` says whether a failing measure is left out with a warning or its error raised; default: left out if
+    `keep_going` says whether a failing measure is left out with a warning or its error is raised; default: left out if
     there are several measures.
     """
     check_measures(measures)
@@ -180,7 +180,7 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
 def finish(
     run: Pass, measures: Sequence[AbstractMeasure], failures: Failures, share: tuple[int, int] = (0, 1)
 ) -> Measured:
-    """Turn the collected state into tables; under `torchrun` each process computes a share, and all get the whole."""
+    """Turn the collected state into tables; under `torchrun` each process computes a share, and all get all tables."""
     samples = run.samples()
 
     @cache  # one object for equal requests, so that measures can share what they computed from it
@@ -238,8 +238,8 @@ def compare(
 ) -> Tables:
     """Measure several models on one corpus, and pairs of them on the same words.
 
-    Each model reads the corpus with its own tokenizer. Pair measures compare the stacks that read the text on words
-    present in both samples; words that only one model sampled are dropped and counted. Models with the same tokenizer
+    Each model reads the corpus with its own tokenizer. On words present in both samples, pair measures compare the
+    stacks that read the text; words that only one model sampled are dropped and counted. Models with the same tokenizer
     are compared token by token, others word by word, see `PairMeasure.words`.
 
     Args:

@@ -1,4 +1,4 @@
-"""The activations of a batch, and the token sample: states of a bounded set of occurrences, equal for every model."""
+"""The activations of a batch, and the token sample: states of a bounded set of occurrences, the same for all models."""
 
 # B sentence, T token (padded), D width, H head, d head width, Q query, K key
 
@@ -124,7 +124,7 @@ class Activations:
         return [real] * max(1, len(self.attention.get(key, ())))
 
 
-# The token sample: individual states of a bounded set of occurrences, equal for every model and order of batches.
+# The token sample: individual states of a bounded set of occurrences, the same for every model and order of batches.
 #
 # The selection depends only on tokens, before any model runs: each occurrence has the hash of (seed, sentence id,
 # word), and the lowest hashes are taken. The text determines a sentence's id. So a smaller sample is the beginning of a
@@ -153,7 +153,7 @@ class SampleRequest:
     occurrences: int = 20_000
     """Maximum number of tokens; a small corpus or byte budget yields fewer."""
     top_types: int | None = None
-    """Regime "training" draws the replacements among this many most frequent types."""
+    """Regime "training" draws the replacements from this many of the most frequent types."""
     strata: RankStrata | None = None
     """Strata whose occurrences are served instead of `occurrences` random ones."""
 
@@ -216,7 +216,7 @@ class TokenSample:
         return TokenSample(self.occurrences.take(index), self._states, self.facts, self._rows[index], tags)
 
     def sizes(self, request: SampleRequest, other: "TokenSample | None" = None) -> dict[str, int]:
-        """The columns of `SAMPLE_COLUMNS` for a measure with this request; of two samples the smaller counts."""
+        """The columns of `SAMPLE_COLUMNS` for a measure with this request; of two samples, the smaller one counts."""
         kept = len(self) if self.facts.uniform is None else self.facts.uniform
         selected = kept if self.facts.selected is None else self.facts.selected
         found = {"tokens_requested": min(request.occurrences, selected), "tokens_kept": min(request.occurrences, kept)}
@@ -268,8 +268,8 @@ class TokenSample:
     def words(self, merge: str = "mean") -> "TokenSample":
         """One row per word whose tokens are all in the sample, in sampling order.
 
-        States are those of the first or last token, or their mean; everything else is the first token's. With a slow
-        tokenizer, which does not report words, tokens replace words.
+        States are those of the first or last token, or their mean; all other columns are those of the first token. With
+        a slow tokenizer, which does not report words, tokens replace words.
         """
         if merge not in MERGES:
             raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge}.')
@@ -289,7 +289,7 @@ class TokenSample:
 
 
 class WordSample(TokenSample):
-    """A sample of words with the mean state of their tokens, which are stored in one file on disk."""
+    """A sample of words with the mean state of their tokens; the states of the tokens stay in one file on disk."""
 
     def __init__(self, tokens: TokenSample, first: np.ndarray, parts: list[np.ndarray]) -> None:
         super().__init__(

@@ -25,8 +25,8 @@ def select_occurrences(
 ) -> Occurrences:
     """The `num` occurrences with the lowest hash of (seed, sentence id, word, draw), in that order.
 
-    Those with the lowest hashes of each stratum that are not among these already come next, in the same order. Hashing
-    the word, not the token, makes models with different tokenizers sample the same words.
+    They are followed by the occurrences with the lowest hashes of each stratum that are not yet among them, in the same
+    order. Hashing the word, not the token, makes models with different tokenizers sample the same words.
     """
     lowest = partial(_lowest, num=num, seed=reader.seed, ranks=reader.ranks[stack], strata=strata)
     kept, buffer = np.empty((len(_COLUMNS), 0), dtype=np.int64), []
@@ -45,7 +45,7 @@ def within_budget(
 ) -> tuple[Occurrences, int]:
     """At most `affordable` of the selected occurrences, with the same share of the plain sample and of every stratum.
 
-    Those that remain are in the same order; the second result is how many of the first ones form the plain sample.
+    The remaining occurrences keep their order; the second result is how many of the first ones form the plain sample.
     """
     of_rank, num = ranks[occurrences.token], min(num, len(occurrences))
     bins = [each.of(of_rank) for each in strata]

@@ -52,7 +52,7 @@ def ablate(
     |--------------|---------------------------------------------------------------------------------------------------|
     | `"zero"`     | 0; the bias $b_O$ still acts                                                                      |
     | `"mean"`     | mean of $\mathrm{ctx}_h$ over the non-padding tokens of the reference                             |
-    | `"resample"` | $\mathrm{ctx}_h$ at the same position of another sentence of the reference; its own after the end |
+    | `"resample"` | $\mathrm{ctx}_h$ at the same position of another reference sentence; past its end, the head's own |
 
     The replacement applies to the input of the output projection, the only point where heads are separable. So it is
     exact in every family, treats query heads separately in grouped attention, and keeps the attention kernel.

@@ -22,8 +22,8 @@ from ._scored import SentenceScorer, no_loss
 
 HEAD_ABLATION = TableSchema(
     name="head_ablation",
-    description="How the model's score changes without a head, or with only that head in its layer. The sentences are "
-    "the same with and without, so differences are paired.",
+    description="How the model's score changes without a head, or with only that head in its layer. Both scores are on "
+    "the same sentences, so their differences are paired.",
     columns=(
         *HEAD_KEYS,
         Column(
@@ -44,7 +44,7 @@ HEAD_ABLATION = TableSchema(
             "nats per token (loss), percent (bleu)",
             "score after ablation minus score before",
             "removed=head: mean change over all heads of that stack and kind; removed=others: mean change over all "
-            "choices of the head that is kept in the layer (a random head kept)",
+            "choices of the head that is kept in the layer (as if a random head were kept)",
             "sentences",
         ),
         Column(
@@ -54,7 +54,7 @@ HEAD_ABLATION = TableSchema(
             "two-sided p-value of no change: random signs of the differences per sentence block; paired "
             "bootstrap for bleu",
         ),
-        Column("p_corrected", "float64", "", "the same corrected for the number of rows with this value of removed"),
+        Column("p_corrected", "float64", "", "p, corrected for the number of rows with this value of removed"),
     ),
 )
 
@@ -111,7 +111,7 @@ def head_losses(
 
 
 def variants_of(model: Model, removed: str) -> list[HeadSet]:
-    """The ablated heads for each head of the model, in the order of `all_heads`."""
+    """The set of heads to ablate for each head of the model, in the order of `all_heads`."""
     heads = all_heads(model.anatomy)
     if removed == "head":
         return [frozenset([head]) for head in heads]
@@ -141,7 +141,7 @@ def ablation(
         correction: `"holm"`, `"bh"` or `"none"`.
         sentences: Number of sentences, chosen by hash; default: all. Only for `"loss"`; for other metrics pass a
             smaller corpus.
-        beams: Beams of the search for BLEU.
+        beams: Number of beams of the beam search for BLEU.
         options: How the corpus is run; only for `"loss"`.
 
     Returns:
@@ -188,9 +188,9 @@ ABLATION_TRANSFER = TableSchema(
     version=2,
     description="Correlation over a model's heads between the loss changes that ablating each head causes on "
     "two corpora.",
-    made_by="a plan whose [corpus] sets transfer_name, a corpus of another domain, makes it",
+    made_by="a plan makes it if transfer_name in its [corpus] names a corpus of another domain",
     columns=(
-        Column("kind", "string", "", "heads compared: all, or one kind (encoder-self, …)"),
+        Column("kind", "string", "", "the heads that are compared: all, or those of one kind (encoder-self, …)"),
         *estimate_columns(
             "Pearson's r",
             "correlation over heads",
@@ -215,7 +215,8 @@ def ablation_transfer(
         raise UserError("ablation_transfer compares two corpora, such as two domains. Got the same corpus twice.")
     tables = [ablation(model, corpus, sentences=sentences, options=options) for corpus in (first, second)]
     changes = [np.array([[v, *r] for v, r in zip(t["value"], t["replicates"], strict=True)]).T for t in tables]
-    changes[1] = np.concatenate([changes[1][:1], changes[1][:0:-1]])  # the same weights would pair unrelated sentences
+    # Replicates in the same order would have the same weights and pair unrelated sentences.
+    changes[1] = np.concatenate([changes[1][:1], changes[1][:0:-1]])
     names = (tables[0][STACK] + "-" + tables[0][KIND]).to_numpy()
     kinds = ["all", *dict.fromkeys(names)] if len(set(names)) > 1 else ["all"]
     rows = []

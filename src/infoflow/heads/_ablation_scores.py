@@ -45,8 +45,8 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"]) -> Float[np.ndarra
 def correct(p: Float[np.ndarray, " test"], method: str = "holm") -> Float[np.ndarray, " test"]:
     """P-values corrected for multiple tests.
 
-    `"holm"` bounds the probability of any false discovery, `"bh"` (Benjamini–Hochberg) the expected share of false
-    discoveries; `"none"` corrects nothing. NaN stays, and does not count as a test.
+    `"holm"` bounds the probability of any false discovery, and `"bh"` (Benjamini–Hochberg) bounds the expected share of
+    false discoveries; `"none"` corrects nothing. NaN values stay NaN and do not count as tests.
 
     Source: [@holm1979], [@benjamini1995].
     """
@@ -114,7 +114,7 @@ class VariantScores:
         return self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
 
     def p_values(self) -> Float[np.ndarray, " variant"]:
-        """Two-sided p-values: of means by random signs of the blocks' differences, of BLEU by paired bootstrap."""
+        """Two-sided p-values: random signs of the blocks' differences for means, paired bootstrap for BLEU."""
         if self.metric == "bleu":
             scores_VR = self._weighed(replicate_weights(num=_BLEU_RESAMPLES))
             return paired_bootstrap_p(scores_VR[1:] - scores_VR[:1])

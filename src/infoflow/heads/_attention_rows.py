@@ -64,7 +64,7 @@ class AttentionRows:
         )
 
     def extended(self, kind: type["RowsType"], **further: Any) -> "RowsType":
-        """The same rows as a subclass, with its further fields, or with some fields replaced."""
+        """The same rows as an instance of a subclass, with the subclass's own fields, or with some fields replaced."""
         own = {"admissible": self.admissible, "visible": self.visible, "offset": self.offset}
         return kind(**own | further)
 
@@ -75,7 +75,7 @@ class AttentionRows:
 
     @property
     def uniform(self) -> Float[Tensor, "sentence head=1 query key"]:
-        """Weights of the head used as control: equal on all keys that a query may attend to.
+        """Weights of a control head that attends equally to all keys that a query may attend to.
 
         As for the model's own heads, weights on keys that do not count are dropped, not redistributed.
         """
@@ -204,7 +204,7 @@ class TokenTags:
         self._numbers: dict[tuple[str, str], int] = {}
 
     def of(self, batch: PaddedBatch, stack: str) -> Int[np.ndarray, "tag 3"]:
-        """Sentence, token and number of each tag; only the text itself has tags."""
+        """Sentence, token and number of each tag; only the corpus's own text has tags, its translation has none."""
         found: list[tuple[int, int, int]] = []
         if self._annotation is None or stack != self._source:
             return np.empty((0, 3), np.int64)
@@ -228,7 +228,7 @@ MERGES = ("mean", "first")
 def word_attention(
     attention: Float[Tensor, "sentence head token token"], words: Int[Tensor, "sentence token"], merge: str = "mean"
 ) -> Float[Tensor, "sentence head word word"]:
-    r"""Attention from word to word: summed over the key's subwords, then averaged over the query's.
+    r"""Attention from word to word: summed over the key word's subwords, averaged over the query word's subwords.
 
     $$ a_{uv} = \frac{1}{|u|} \sum_{i \in u} \sum_{j \in v} a_{ij} $$
 
@@ -287,7 +287,7 @@ class Edges:
     start: Int[np.ndarray, " edge"]  # query word
     goal: Int[np.ndarray, " edge"]  # correct word; −1: none
     relation: Int[np.ndarray, " edge"]  # code
-    offset: Int[np.ndarray, " edge"]  # of the correct word, relative to the word where fixed offsets start
+    offset: Int[np.ndarray, " edge"]  # position of the correct word, relative to the word where fixed offsets start
     last: Int[np.ndarray, " edge"]  # offset of the sentence's last word, relative to the same word
 
     def take(self, chosen: np.ndarray) -> "Edges":

@@ -19,7 +19,7 @@ from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 
 # Each statistic is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
 
-OFFSET = Column("offset", "int64", "tokens", "key minus query; −1 = previous token")
+OFFSET = Column("offset", "int64", "tokens", "key position minus query position; −1 = previous token")
 HEAD_CONFIDENCE = TableSchema(
     name="head_confidence",
     version=2,
@@ -27,7 +27,7 @@ HEAD_CONFIDENCE = TableSchema(
     light=True,
     columns=(
         *HEAD_KEYS,
-        *estimate_columns("probability", "mean of the largest weight", "the same for uniform attention"),
+        *estimate_columns("probability", "mean of the largest weight", "the value for uniform attention"),
     ),
 )
 HEAD_ENTROPY = TableSchema(
@@ -36,7 +36,7 @@ HEAD_ENTROPY = TableSchema(
     description="Entropy of a query's attention over real tokens, averaged over queries; attention on special "
     "tokens is left out, not redistributed. The entropy grows with sentence length, and so does the baseline, "
     "so compare corpora by the entropy as a share of its baseline.",
-    columns=(*HEAD_KEYS, *estimate_columns("nats", "mean entropy", "the same for uniform attention")),
+    columns=(*HEAD_KEYS, *estimate_columns("nats", "mean entropy", "the value for uniform attention")),
 )
 HEAD_POSITIONAL = TableSchema(
     name="head_positional",
@@ -48,7 +48,7 @@ HEAD_POSITIONAL = TableSchema(
     columns=(
         *HEAD_KEYS,
         OFFSET,
-        *estimate_columns("share", "share of queries that look there", "the same for uniform attention"),
+        *estimate_columns("share", "share of queries with this offset", "the value for uniform attention"),
     ),
 )
 
@@ -93,7 +93,7 @@ class PositionalScores(AbstractHeadMeasure):
     offset 0 is the source token at the query's own position.
 
     Args:
-        offsets: Key minus query.
+        offsets: Key position minus query position.
         denominator: `"valid"`: queries that have a valid key at this offset; `"all"`: all queries.
         exclusions: `exclude_keys`, `exclude_queries` and `average`, as in `Confidence`.
 
@@ -167,7 +167,7 @@ def attention_entropy(attention: Attention, valid: Array) -> Float[Tensor, "laye
     Raises:
         UserError: A shape is wrong.
 
-    Source: [@clark2019], who smooth the weights and average documents instead.
+    Source: [@clark2019], who instead smooth the weights and average over documents.
 
     >>> attention_entropy(torch.full((1, 1, 1, 4, 4), 0.25), torch.ones(1, 4, dtype=torch.bool))
     tensor([[1.3863]])
@@ -189,7 +189,7 @@ def offset_scores(
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
-        offsets: Key index less query index; −1 is the previous token.
+        offsets: Key position minus query position; −1 is the previous token.
         denominator: `"valid"` or `"all"`.
 
     Returns:
@@ -225,7 +225,7 @@ HEAD_RARE_TOKEN = TableSchema(
         *HEAD_KEYS,
         RAREST,
         SHUFFLED,
-        *estimate_columns("share", "share of queries", "the same for uniform attention"),
+        *estimate_columns("share", "share of queries", "the value for uniform attention"),
     ),
 )
 
@@ -250,7 +250,7 @@ class RareTokenScores(AbstractHeadMeasure):
         rarest: For each number n given here, the n rarest types of a sentence count as a hit, at any of their
             positions.
         top: Sentences with only the `top` most frequent tokens are left out.
-        average: `"per_query"` pools queries, `"per_sentence"` averages sentences (the paper does not say which).
+        average: `"per_query"` pools queries, `"per_sentence"` averages over sentences (the paper does not say which).
         seed: Seeds the shuffled ranks.
 
     Source: [@voita2019heads].
@@ -330,7 +330,7 @@ def rare_token_score(
         ranks: (batch, token) frequency rank of each token in the training corpus, 1 = most frequent.
         top: Sentences with only the `top` most frequent tokens are left out.
         rarest: Number of rarest types that count as a hit.
-        average: `"per_query"` pools all queries; `"per_sentence"` averages sentences (the paper does not say).
+        average: `"per_query"` pools queries, `"per_sentence"` averages over sentences (the paper does not say which).
 
     Returns:
         Share in [0, 1]; NaN if no sentence counts.

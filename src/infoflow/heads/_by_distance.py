@@ -18,19 +18,22 @@ from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 _TO = ("every token", "first token")
 _NUM = 18  # classes 0, 1, 2–3, 4–7, …; the last holds all distances from 65,536 on
 
-TO = Column("to", "string", "", "every token: attention on all keys at this distance; first token: on the first key")
+TO = Column(
+    "to", "string", "", "every token: attention on all keys at this distance; first token: attention on the first key"
+)
 NEAREST = Column("nearest", "int64", "tokens", "smallest distance of the class")
 FARTHEST = Column("farthest", "int64", "tokens", "largest distance of the class; −1: any")
 HEAD_BY_DISTANCE = TableSchema(
     name="head_by_distance",
-    description="Share of a query's attention on keys by distance, in classes that double in width, and on the first "
-    "token by the query's distance from it (attention sinks). Queries without a key in the class do not count.",
+    description="Share of a query's attention on keys by distance (in classes that double in width), and its share on "
+    "the first token by the query's distance from that token (attention sinks). Queries without a key in the class do "
+    "not count.",
     columns=(
         *HEAD_KEYS,
         TO,
         NEAREST,
         FARTHEST,
-        *estimate_columns("share of attention", "mean over queries", "the same for uniform attention"),
+        *estimate_columns("share of attention", "mean over queries", "the value for uniform attention"),
     ),
 )
 
@@ -101,7 +104,7 @@ def _with_distance(rows: AttentionRows, first: Bool[Tensor, "sentence key"]) -> 
 def _on_first(
     kept: Weights, rows: DistanceRows
 ) -> tuple[Float[Tensor, "sentence head query"], Int[Tensor, "sentence 1 query"]]:
-    """Each query's attention on the first token, and the class of its distance from it."""
+    """Each query's attention on the first token, and the class of the distance between the two."""
     first = rows.first.to(torch.int64).argmax(1)[:, None, None]
     distance = rows.distance.gather(2, first.expand(-1, rows.distance.shape[1], 1)).squeeze(2)
     at = first[:, None].expand(*kept.shape[:3], 1)

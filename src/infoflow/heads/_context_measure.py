@@ -109,8 +109,8 @@ def closed_scores(
 ) -> VariantScores:
     """Losses of the sentences `rows`, in nats per predicted token.
 
-    The first losses are those of the intact model; then come those for each set of closed blocks, and those of unigram
-    frequencies (`unigram_losses`).
+    The first losses are those of the intact model; then come the losses with each set of closed blocks, and those from
+    unigram frequencies (`unigram_losses`).
     """
     frequencies_V = unigram_losses(scorer.reader)
 
@@ -166,21 +166,21 @@ ENCODER_CONTEXT = TableSchema(
     "only itself. The sentences are the same open and closed, so differences are paired.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
-        Column("kind", "string", "", "whose blocks are closed: encoder-self or decoder-self; empty if no block is"),
+        Column("kind", "string", "", "kind of the closed attention: encoder-self or decoder-self; empty if none is"),
         Column(
             "which",
             "string",
             "",
-            "all: every block; upper: the highest `number` of them; block: block `number` alone, from 0; "
-            "none: nothing is closed, the control of `retrained`",
+            "all: every block; upper: the highest `number` blocks; block: only block `number`, counted from 0; "
+            "none: nothing is closed, the control for `retrained`",
         ),
-        Column("number", "int64", "blocks", "see `which`; for all: how many there are"),
+        Column("number", "int64", "blocks", "see `which`; for all: the number of blocks"),
         Column(
             "retrained",
             "int64",
             "updates",
             "updates of further training with these blocks closed; the model is compared with one trained further for "
-            "as long with all blocks open; for none: the latter, compared with the model before further training; "
+            "as long with all blocks open; for none: that open model, compared with the model before further training; "
             "0: no further training",
         ),
         Column(
@@ -238,7 +238,7 @@ class EncoderContext(Intervention):
     |--------------------|------------------------------------------------------------|--------------------------|
     | $L$                | the task's loss, all attention open                        | nats per predicted token |
     | $L_\text{closed}$  | the same tokens with blocks closed, see `closed_attention` | nats per predicted token |
-    | $L_\text{unigram}$ | the loss of frequencies alone, see `unigram_losses`        | nats per predicted token |
+    | $L_\text{unigram}$ | the loss from frequencies alone, see `unigram_losses`      | nats per predicted token |
 
     For each kind of self-attention, this closes all blocks, the upper k for every k, and each block alone. Closing at
     test time shows what the model uses; only further training with closed blocks shows what it could do without (a
@@ -271,7 +271,7 @@ class EncoderContext(Intervention):
 def context_scores(
     reader: Reader, closings: Sequence[Closing], sentences: int | None, options: PassOptions | None = None
 ) -> VariantScores:
-    """Losses of sentences chosen by hash: with open attention, with each `Closing`, and of unigram frequencies.
+    """Losses of sentences chosen by hash: with open attention, with each `Closing`, and from unigram frequencies.
 
     Sentences and noise are the same for every model on a corpus, so that differences between models are paired.
     """

@@ -35,7 +35,7 @@ class Mention:
     end: int
     head: int  # its head word
     type: str  # pronoun, proper or nominal; "" if parts of speech are unknown
-    kind: str = ""  # of the entity, from the brackets: person, place, ...; "" if not given
+    kind: str = ""  # kind of the entity, from the brackets: person, place, ...; "" if not given
 
 
 def read_mentions(
@@ -46,8 +46,8 @@ def read_mentions(
     Args:
         annotation: For each word its opening and closing brackets: `(12` begins a mention of entity 12, `12)` ends it,
             `(12)` is a mention of one word; several brackets are joined by `|` or nothing. CorefUD's `(e12-person-1`
-            has the entity before the first hyphen and its kind after it. `_`, `-` and `*` mean none. Unmatched brackets
-            are dropped.
+            has the entity before the first hyphen and its kind after it. `_`, `-` and `*` mean that a word has no
+            bracket. Unmatched brackets are dropped.
         heads: Governor of each word: a mention's head word is the first whose governor lies outside it. Without trees
             it is the last word.
         upos: Universal part of speech of each word, for the type.
@@ -114,8 +114,8 @@ HEAD_MATCH = Column(
 HEAD_COREFERENCE = TableSchema(
     name="head_coreference",
     version=2,
-    description="Share of mentions with an antecedent in the sentence whose head word attends most to the head word of "
-    "one of their antecedents; m words with the same largest weight count 1/m each.",
+    description="Among mentions with an antecedent in the sentence, the share whose head word attends most to the head "
+    "word of an antecedent; m words with the same largest weight count 1/m each.",
     made_by="it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD, and a plan that does "
     "not leave it out",
     columns=(
@@ -139,7 +139,7 @@ class Coreference(SummedMeasure):
             `Corpus.from_tagged`, or of `Corpus.from_conllu(path, misc=("Entity",))`. Without it the table is empty.
         candidates: `"words"`: all other words; `"mentions"`: the head words of earlier mentions.
 
-    Source: [@clark2019], whose code was never released.
+    Source: [@clark2019], who never released their code for coreference.
     """
 
     table: ClassVar[TableSchema] = HEAD_COREFERENCE
@@ -207,7 +207,7 @@ class Coreference(SummedMeasure):
 
 
 class _Questions:
-    """The mentions of a batch with an antecedent, and the right answers for each."""
+    """The mentions of a batch that have an antecedent, and the right answers for each."""
 
     def __init__(
         self,

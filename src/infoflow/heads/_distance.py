@@ -36,7 +36,7 @@ _PAIR = tuple(
 HEAD_DISTANCE = TableSchema(
     name="head_distance",
     description="Jensen–Shannon divergence between the attention of two heads of one stack and kind, averaged over "
-    "queries (and, in `total`, summed); each pair once.",
+    "queries (and, in `total`, summed); each pair appears once.",
     columns=(
         *_STACK_KIND,
         *_PAIR,
@@ -57,7 +57,7 @@ HEAD_LAYER_DISTANCE = TableSchema(
         *estimate_columns(
             "nats",
             "mean over pairs and queries",
-            "the same with the layers of heads permuted (mean of 200 permutations)",
+            "the value with the layers of the heads permuted (mean of 200 permutations)",
         ),
     ),
 )
@@ -121,7 +121,7 @@ class _HeadPairs(SummedMeasure):
             self._add(_name(key, "count"), count)
 
     def _add_pairs(self, name: str, by_block: ByBlock) -> None:
-        """Adds only blocks with sentences in the batch: with 1,152 heads, all blocks would take 680 MB."""
+        """Add only the blocks that have sentences in the batch: with 1,152 heads, all blocks would take 680 MB."""
         for block, pairs in by_block.items():
             if name not in self._sums:
                 self._sums[name] = np.zeros((NUM_BLOCKS, *pairs.shape))
@@ -163,7 +163,7 @@ class HeadDistance(_HeadPairs):
 
     Args:
         sentences: Maximum number of sentences, chosen by hash; the cost is quadratic in the number of heads.
-        smoothing: ε of (1 − ε) a + ε/|K|.
+        smoothing: ε in (1 − ε) a + ε/|K|, which replaces each weight a.
         special: Whether special tokens count.
         seed: Seeds the choice of sentences.
 
@@ -209,7 +209,7 @@ class HeadLayerDistance(_HeadPairs):
 
     Args:
         sentences: Maximum number of sentences, chosen by hash.
-        smoothing: ε of (1 − ε) a + ε/|K|.
+        smoothing: ε in (1 − ε) a + ε/|K|, which replaces each weight a.
         special: Whether special tokens count.
         seed: Seeds the choice of sentences and the permutations.
 

@@ -102,7 +102,7 @@ UNIFORM = Column(
     "uniform",
     "float64",
     "share",
-    "a second control: the same for a head with equal weights on all keys that the model lets a query see",
+    "a second control: the value for a head with equal weights on all keys that the model lets a query see",
 )
 AVERAGES = ("micro", "document")
 
@@ -145,7 +145,7 @@ class SummedMeasure(Measure):
 
 
 def each_head(layers: Sequence[np.ndarray]) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Layer, head and the head's sums (block, ...) of arrays (block, head, ...)."""
+    """Yield the layer, the head, and the head's sums (block, ...) from the layers' arrays (block, head, ...)."""
     for layer, sums in enumerate(layers):
         for head in range(sums.shape[1]):
             yield layer, head, sums[:, head]
@@ -173,7 +173,7 @@ class AbstractHeadMeasure(SummedMeasure):
 
     Args:
         exclude_keys: Roles of tokens excluded as keys: "special" (all special tokens), "cls", "sep", "bos", "eos",
-            "punctuation", or a token of the vocabulary. Padding is always excluded. Attention on them is not
+            "punctuation", or a token of the vocabulary. Padding is always excluded. Attention on excluded keys is not
             redistributed.
         exclude_queries: Roles of tokens excluded as queries.
         average: `"micro"` pools all queries; `"document"` averages each sentence's mean.
@@ -201,11 +201,11 @@ class AbstractHeadMeasure(SummedMeasure):
         """Sums over the queries of each sentence, in float64."""
 
     def count(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
-        """Number of queries that each sum is over."""
+        """Number of queries in each sum."""
         return rows.queries.sum(1).double()
 
     def chance(self, rows: AttentionRows) -> Float[Tensor, "sentence head=1 *x"]:
-        """The same sums for a head with equal weights on all keys that the model lets a query see."""
+        """The sums for a control head with equal weights on all keys that the model lets a query see."""
         return self.sums(rows.uniform, rows)
 
     def keys(self) -> list[dict[str, Any]]:
@@ -354,6 +354,6 @@ def _per_document(score: Tensor, count: Tensor, **controls: Tensor) -> dict[str,
 
 
 def _by_block(values: Float[Tensor, "sentence *rest"], blocks: Tensor) -> np.ndarray:
-    """The sentences summed by bootstrap block."""
+    """Sums over the sentences of each bootstrap block."""
     sums = torch.zeros(NUM_BLOCKS, *values.shape[1:], dtype=torch.float64)
     return sums.index_add_(0, blocks, values).numpy()

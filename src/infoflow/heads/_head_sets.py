@@ -50,8 +50,8 @@ class HeadScore:
     """The scores by which a head is chosen."""
 
     head: Head
-    importance: float  # sensitivity of the loss to it
-    roles: tuple[str, ...] = ()  # roles that it has, among those that count
+    importance: float  # sensitivity of the loss to the head
+    roles: tuple[str, ...] = ()  # roles that the head has, among those that count
 
 
 def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[str]) -> list[Head]:
@@ -79,7 +79,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
 
 
 def drawn_heads(pool: Collection[Head], chosen: Collection[Head], draw: int, seed: int = 0) -> list[Head]:
-    """Random other heads, as many in each layer as were chosen there, so that a difference is not due to layers."""
+    """Random heads outside `chosen`, with as many in each layer, so that a difference is not due to layers."""
     drawn: list[Head] = []
     for site in sorted({head[:3] for head in chosen}):
         others = sorted(head for head in pool if head[:3] == site and head not in chosen)
@@ -104,7 +104,7 @@ def check_mode(mode: str) -> AblationMode:
 
 
 Replacement = Callable[[HeadCall], Tensor]
-"""The output of one attention's ablated heads: a tensor that broadcasts to `call.heads` (B, T, H, d)."""
+"""Returns the new output of one attention's ablated heads: a tensor that broadcasts to `call.heads` (B, T, H, d)."""
 
 
 def zeros(call: HeadCall) -> Tensor:
@@ -163,7 +163,7 @@ def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
 
 
 def by_site(heads: Mapping[tuple[str, str], Sequence[Tensor]]) -> dict[Site, Tensor]:
-    """The heads' outputs that `tap` has seen, by place."""
+    """The heads' outputs that `tap` has seen, by site."""
     return {
         Site(stack=stack, kind=kind, layer=layer): outputs
         for (stack, kind), layers in heads.items()
@@ -191,7 +191,7 @@ def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Ten
 
 
 def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
-    """For each sentence of a batch the index of another one: the next longer sentence if there is one."""
+    """For each sentence of a batch, the index of another sentence: the next longer one if there is one."""
     if len(lengths) < 2:
         raise UserError(
             "Resampling takes a head's output from another sentence, and the batch has one sentence only. Give a "
@@ -199,7 +199,7 @@ def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
         )
     order = torch.argsort(lengths, stable=True)
     donors = torch.empty_like(order)
-    donors[order] = order.roll(-1)  # the longest takes the shortest's
+    donors[order] = order.roll(-1)
     donors[order[-1]] = order[-2]
     return donors
 

@@ -58,15 +58,15 @@ class Importance(Intervention):
     Args:
         convention: See the table.
         example_loss: With `"paper"`, a sentence's loss is the `"mean"` over its predicted tokens (so that long
-            sentences do not weigh more), or their `"sum"`. The paper does not say. The other two use sums.
+            sentences do not weigh more), or their `"sum"`. The paper does not say. The other conventions use sums.
         normalise: `"layer"` divides by the norm over the heads of a layer and kind, as the paper does before comparing
             layers.
         one_minus: Measure the sensitivity to all *other* heads of the layer instead, an option of the released code. A
             large value then means that the head can be removed.
         sentences: Number of sentences, chosen by hash; default: all.
 
-    Source: [@michel2019]; "token" is the convention of its released code for fairseq, "batch" that of Hugging Face's
-    run_bertology.
+    Source: [@michel2019]; "token" is the convention of its released code for fairseq, and "batch" is that of Hugging
+    Face's run_bertology.
     """
 
     table: ClassVar[TableSchema] = HEAD_IMPORTANCE

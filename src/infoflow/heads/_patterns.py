@@ -30,13 +30,13 @@ PATTERN = Column(
     "string",
     "",
     "previous, duplicate, induction; prefix: attention on the tokens after earlier copies, from the second repeat on; "
-    "copying: effect of attending to a token on its own logit",
+    "copying: effect of attending to a token on that token's logit",
 )
 SCORE = Column(
     "score",
     "string",
     "",
-    "share (of attention on targets), valid rows (the same over rows with a target), absolute (1 − T · mean|A − M|); "
+    "share (of attention on targets), valid rows (share over rows with a target), absolute (1 − T · mean|A − M|); "
     "for prefix: all or last (earlier copies); for copying: positive (share of tokens whose logit rises) or logit",
 )
 HEAD_PATTERNS = TableSchema(
@@ -52,7 +52,7 @@ HEAD_PATTERNS = TableSchema(
         *estimate_columns(
             "share of attention; logits (copying with score logit)",
             "mean over sequences",
-            "the same for uniform attention; for copying the effect on another token of the sequence",
+            "the value for uniform attention; for copying, the effect on the logit of another token of the sequence",
             "queries (absolute: sequences; copying: tokens)",
         ),
     ),
@@ -78,7 +78,7 @@ class PatternScores(Intervention):
         length: Random tokens in a repeat; fewer if the model has too few positions.
         repeats: Number of repeats, at least 2.
         sequences: Number of texts.
-        exclude_special: Exclude special tokens as keys (attention on them leaves the denominators).
+        exclude_special: Exclude special tokens as keys (attention on them is left out of the denominators).
         exclude_current: Exclude the query's own token as well.
         seed: Seeds the random tokens.
 

@@ -88,7 +88,7 @@ def _complete_groups(model: Model, chosen: frozenset) -> frozenset:
 
 
 def silence(model: Model, module: torch.nn.Module, heads: Iterable[tuple[str, str, int, int]]) -> None:
-    """Zeros these heads' part of the output projections of `module`, a copy of the model's."""
+    """Set these heads' part of the output projections to zero in `module`, a copy of the model's module."""
     outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
     with torch.no_grad():
         for *site, head in heads:
@@ -113,8 +113,8 @@ def _checked(model: Model, module: torch.nn.Module, chosen: frozenset) -> Model:
     tolerance = 1e-3 if expected.dtype in (torch.float32, torch.float64) else 5e-2
     if found.shape != expected.shape or not (found - expected).norm() <= tolerance * expected.norm():
         raise UserError(
-            f"{type(model.module).__name__} without these heads does not compute the same as with them ablated: it "
-            "uses the number of its heads elsewhere. Ablate them instead of removing them."
+            f"{type(model.module).__name__} computes something else with these heads removed than with them ablated, "
+            "because it uses the number of heads elsewhere. Ablate them instead of removing them."
         )
     pruned = load_model(module, tokenizer=model.tokenizer)
     return replace(pruned, name=f"{model.name} (pruned)", target_tokenizer=model.target_tokenizer)
@@ -141,7 +141,7 @@ HEAD_PRUNING_CURVE = TableSchema(
         Column("draw", "int64", "", "number of the random order; 0 for all others"),
         Column("kind", "string", "", "heads that may be removed: all, or one kind (encoder-self, …)"),
         Column("removed", "float64", "share", "share of these heads that is ablated"),
-        Column("heads", "int64", "heads", "number of heads that is ablated"),
+        Column("heads", "int64", "heads", "number of heads that are ablated"),
         Column("mode", "string", "", "zero, mean or resample; see heads.ablate"),
         Column("metric", "string", "", "loss"),
         *estimate_columns(

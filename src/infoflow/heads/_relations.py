@@ -44,13 +44,13 @@ _REACH = 64  # Voita's baseline over a corpus: larger offsets are never a relati
 _CLARK_OFFSETS = range(-3, 3)
 
 RELATION = Column("relation", "string", "", "dependency label; all (Clark): every word")
-DIRECTION = Column("direction", "string", "", "which end attends: dependent→head (or back)")
+DIRECTION = Column("direction", "string", "", "which end attends to the other: dependent→head or head→dependent")
 CONVENTION = Column(
     "convention",
     "string",
     "",
-    "voita: a word's largest weight, including on itself; clark: excluding itself, and in the direction "
-    "head→dependent the word that attends most to the dependent",
+    "voita: a word's largest weight, which may be on itself; clark: its largest weight on another word, or, in the "
+    "direction head→dependent, the word that attends most to the dependent",
 )
 OFFSET = Column("offset", "int64", "words", "the baseline's offset from the word that attends")
 LEAST = Column("least", "int64", "edges", "relations with fewer edges are left out")
@@ -87,8 +87,8 @@ class RelationScores(SummedMeasure):
       percentage points (see `syntactic_heads`).
     - `"clark"`: the diagonal is set to 0. Each dependent's head is predicted from the dependent's row of the attention
       and, transposed, from its column (the word that attends most to it). `all` includes the root and punctuation.
-      The baseline is the best offset of −3..2, clamped to the sentence. For a possessor, the possessive clitic 's also
-      counts as the answer.
+      The baseline is the best offset of −3..2, clamped to the sentence. For a possessor with the possessive clitic 's,
+      the prediction for the clitic counts instead.
 
     Trees belong to the text of the corpus, so only the stack that reads it is measured. Without trees the table is
     empty.
@@ -100,7 +100,7 @@ class RelationScores(SummedMeasure):
         subwords: `"mean"` or `"first"` subword of the query: the `merge` of `word_attention`.
         multi: Voita's counting, `"per_edge"` or `"any"`: see `relation_scores`.
 
-    Source: [@voita2019heads]; [@clark2019], following the authors' code, which however reads past a sentence's end.
+    Source: [@voita2019heads]; [@clark2019], following the authors' code (which, however, reads past a sentence's end).
     """
 
     table: ClassVar[TableSchema] = HEAD_RELATIONS
@@ -288,7 +288,7 @@ def relation_scores(
 
     $$ \mathrm{acc}_r = \frac{1}{|E_r|} \sum_{(d, g) \in E_r} \big[ \arg\max_{j \in K} a_{dj} = g \big] $$
 
-    and with d and g exchanged for head → dependent. K are the valid tokens; edges with an invalid end and roots are
+    and with d and g exchanged for head → dependent. K are the valid tokens; roots and edges with an invalid end are
     left out; each of m tied keys counts 1/m. The baseline always predicts the relation's most frequent offset. A head
     is called syntactic if it exceeds the baseline by ten percentage points [@voita2019heads].
 

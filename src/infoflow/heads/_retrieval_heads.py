@@ -28,17 +28,17 @@ _LINE = "\n"
 
 LENGTH = Column("length", "int64", "tokens", "median length of the texts")
 RECALLED = Column("recalled", "float64", "share", "tokens of the needle's second half that the model predicts")
-RECALLED_WITHOUT = Column("recalled_without", "float64", "share", "the same if the needle is not in the text")
+RECALLED_WITHOUT = Column("recalled_without", "float64", "share", "the share predicted if the needle is not there")
 HEAD_RETRIEVAL = TableSchema(
     name="head_retrieval",
     description="How often a head's largest weight lies on the token to be copied, if a sentence (the needle) from "
-    "somewhere in a long text begins again at its end.",
+    "somewhere in a long text begins again at the end of the text.",
     columns=(
         *HEAD_KEYS,
         LENGTH,
         RECALLED,
         RECALLED_WITHOUT,
-        *estimate_columns("share", "share of tokens", "the same if other sentences take the needle's place"),
+        *estimate_columns("share", "share of tokens", "the value if another sentence takes the needle's place"),
     ),
 )
 
@@ -48,22 +48,22 @@ class _Text:
     """A long text that ends with a sentence which may have occurred before."""
 
     ids: Int[np.ndarray, " token"]
-    queries: Int[np.ndarray, " answer"]  # the tokens before each token of the answer
-    targets: Int[np.ndarray, " answer"]  # where the needle has, or would have, the token of the answer
+    queries: Int[np.ndarray, " answer"]  # position before each token of the answer
+    targets: Int[np.ndarray, " answer"]  # position at which the needle has, or would have, this token
 
 
 class RetrievalHeads(Intervention):
-    r"""Retrieval score of every head: a needle in the user's own text.
+    r"""Retrieval score of every head, measured with a needle in the user's own text.
 
     $$ s(h) = \frac{1}{|A|} \sum_{t \in A} \big[ \arg\max_j a^h_{t-1,\,j} = n(t) \big] $$
 
-    A text consists of the corpus's sentences. One of them, the needle, stands at some depth and once more at the end; A
-    are the tokens of the second half of this last sentence, and n(t) is the position of token t in the first copy. So
-    the head attends to exactly the token that is to be predicted. The model reads the correct tokens (no text is
+    A text consists of the corpus's sentences. One of them, the needle, appears at some depth and again at the end; A
+    are the tokens of the second half of this last sentence, and n(t) is the position of token t in the first copy. So a
+    hit means that the head attends to exactly the token to be predicted. The model reads the correct tokens (no text is
     generated).
 
     Args:
-        needles: Number of texts. Their needles stand at evenly spaced depths.
+        needles: Number of texts. Their needles are at evenly spaced depths.
         length: Tokens of a text; 0: as many as the model and `max_length` allow and the corpus has.
         seed: Chooses the needles.
 

@@ -48,7 +48,7 @@ class Crossing(float):
 
 
 def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossing:
-    """The last crossing of `level` from below. One between step 0 and the next checkpoint gets the latter's time."""
+    """The last crossing of `level` from below. A crossing right after step 0 gets the next checkpoint's time."""
     reached = values >= level - _EQUAL
     upward = np.flatnonzero(~reached[:-1] & reached[1:])
     if len(upward) == 0:
@@ -175,21 +175,21 @@ HEAD_ROLES = TableSchema(
             "that are truly no higher than the limit, at most 2.5 % hold by chance",
         ),
         Column("value", "float64", "share", "the score on all sentences"),
-        Column("low", "float64", "share", "lower end of its 95% interval"),
-        Column("high", "float64", "share", "upper end of its 95% interval"),
+        Column("low", "float64", "share", "lower end of the value's 95% interval"),
+        Column("high", "float64", "share", "upper end of the value's 95% interval"),
         Column("baseline", "float64", "share", "the score's control, see its own table"),
         Column("limit", "float64", "share", "what the score must exceed"),
         Column("count", "int64", "occurrences", "sample size of the value"),
         Column("held_out", "float64", "share", "the score on the second half"),
-        Column("held_out_low", "float64", "share", "lower end of its 95% interval"),
-        Column("held_out_high", "float64", "share", "upper end of its 95% interval"),
+        Column("held_out_low", "float64", "share", "lower end of the 95% interval of held_out"),
+        Column("held_out_high", "float64", "share", "upper end of the 95% interval of held_out"),
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Role:
-    name: str  # with the table's key columns in braces
+    name: str  # may contain names of the table's key columns in braces
     table: str
     threshold: float
     where: Mapping[str, Any] = field(default_factory=dict)
@@ -244,7 +244,7 @@ def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     | copying | the logits of 90 % of the attended tokens rise | ours |
 
     A score must also exceed its baseline. Heads are chosen on one half of the sentences, and have a role if the 95%
-    interval of their score on the other half lies above the limit (`by_chance` is the expected number by chance).
+    interval of their score on the other half lies above the limit (`by_chance` bounds how many do so by chance).
 
     Args:
         tables: Tables of one model by name, as `measure` returns them; any may be absent. Without the column
@@ -277,7 +277,7 @@ def role_function(role: str) -> str:
 
 
 def role_strength(role: str, score: float, baseline: float) -> float:
-    r"""How far a head's score has come from its control to the limit of the role.
+    r"""How far a head's score has come on the way from its control to the limit of the role.
 
     $$ \mathrm{strength} = \mathrm{clip}\left(\frac{s - b}{l - b}, 0, 1\right) $$
 

@@ -78,7 +78,7 @@ class SentenceScorer:
         self._read = readout(self.model) if self.model.task == "masked-lm" else None
 
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
-        """Rows of `sentences` sentences by the hash of their text (default: all).
+        """Rows of `sentences` sentences chosen by the hash of their text (default: all).
 
         Each purpose selects different sentences. If texts are longer than 512 tokens, fewer are chosen, so that the
         total stays at 512 tokens per requested sentence.

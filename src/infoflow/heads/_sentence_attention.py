@@ -99,7 +99,7 @@ def quantise(weights: Float[Any, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
 
 
 def restore(bytes_: UInt8[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """The weights encoded by `quantise`, up to its rounding."""
+    """The weights that `quantise` encoded, up to rounding."""
     return (bytes_.astype(np.float32) / LEVELS) ** 2
 
 
@@ -112,7 +112,7 @@ class LayerAttention:
     value_norms: Float[np.ndarray, "head key"]  # length of a head's output if it attended to that key alone
     query: Float[np.ndarray, "head query width"]  # zeros of width 1 if scores are not such products (DeBERTa)
     key: Float[np.ndarray, "group key width"]  # one per key/value head
-    scaling: float  # of the products of query and key
+    scaling: float  # factor on the products of query and key
     biased: bool  # scores have more terms than these products: a position bias or a cap
 
 

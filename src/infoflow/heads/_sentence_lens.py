@@ -23,7 +23,7 @@ _PART = 128  # tokens in a part of the vocabulary
 def lens_logits(
     model: Model, read: ReadSentence, positions: Sequence[int] | None = None
 ) -> Iterator[Float[Tensor, "token vocabulary"]]:
-    """The model's own head on the states 0..L of one sentence (`logit_lens`), optionally at some positions only."""
+    """Logits of the model's output head for states 0..L of one sentence (`logit_lens`), or at some positions only."""
     head = readout(model)
     for states in _states(model, read, head):
         with torch.no_grad():
@@ -50,17 +50,17 @@ def lens_rows(
     positions: Sequence[int] | None,
     candidates: int = CANDIDATES,
 ) -> dict[str, Any]:
-    r"""The most likely tokens of every layer, by `logit_lens`: the model's own head on the states of a sentence.
+    r"""The most likely tokens of every layer, by `logit_lens`: the model's output head reads a sentence's states.
 
     $$ p_l = \mathrm{softmax}\, r(h_l), \qquad l = 0..L $$
 
     Returns:
-        Stack, positions, and for each position and layer a list of (token id, probability), most likely first; names of
-        all these tokens by id.
+        Stack, positions, for each position and layer a list of (token id, probability) with the most likely first, and
+        the names of all these tokens by id.
     """
     chosen = list(range(states.shape[1])) if positions is None else list(positions)
     if not all(0 <= position < states.shape[1] for position in chosen):
-        raise UserError(f"position must lie in 0..{states.shape[1] - 1}.")
+        raise UserError(f"position must lie in 0..{states.shape[1] - 1}. Got {', '.join(map(str, chosen))}.")
     rows = states[:, chosen].flatten(0, 1)
     step = max(1, _CHUNK // head.vocabulary_size)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def lens_rows(
 
 
 def likeliest(shares: Float[Tensor, "row vocabulary"], candidates: int = CANDIDATES) -> tuple[Tensor, Tensor]:
-    """Ids of the largest numbers of each row, and the numbers.
+    """The largest numbers of each row: their ids, and the numbers themselves.
 
     The k largest are in the k parts with the largest maxima: checking only these takes a fifth of `topk`'s time.
     """
@@ -95,7 +95,7 @@ def likeliest(shares: Float[Tensor, "row vocabulary"], candidates: int = CANDIDA
 
 
 def candidate_pairs(ids: Tensor, shares: Tensor) -> list[tuple[int, float]]:
-    """For JSON: probabilities have four significant digits."""
+    """(token id, probability) pairs for JSON, with four significant digits."""
     return [(token, float(f"{share:.4g}")) for token, share in zip(ids.tolist(), shares.tolist(), strict=True)]
 
 

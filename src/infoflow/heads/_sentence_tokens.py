@@ -22,8 +22,8 @@ class ReadToken:
     id: int
     text: str
     special: bool  # added by the tokenizer, or the decoder's start
-    segment: int | None = None  # of a pair: 0 is the first sentence, 1 the second
-    type_id: int | None = None  # of a pair, if the model has embeddings of token types
+    segment: int | None = None  # in a pair: 0 is the first sentence, 1 the second
+    type_id: int | None = None  # in a pair, if the model has embeddings of token types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +130,7 @@ _BLANKS = (BLANK, "[MASK]", "<mask>")
 def read_blanks(
     model: Model, text: str, translation: str | None = None, longest: int | None = None, pair: str | None = None
 ) -> tuple[ReadSentence, list[int]]:
-    """A text with blanks for a masked LM, or one that another model continues, and the positions to predict from.
+    """A text with blanks for a masked LM, or a text to continue for other models, and the positions to predict from.
 
     Returns:
         What each stack reads, and positions in the stack that predicts: the masks, or the last token of the text.
@@ -256,8 +256,8 @@ def _own_translation(model: Model, sentence: Text) -> Text:
         translation = translate(model, [sentence])[0]
         return translation if translation.strip() else "."  # an untrained model may generate nothing
     raise UserError(
-        f"{model.name} reads a sentence and its translation. Give the translation too: without a tokenizer the model's "
-        "own cannot be generated."
+        f"{model.name} reads a sentence and its translation. Give the translation too, because without a tokenizer the "
+        "model cannot generate one."
     )
 
 

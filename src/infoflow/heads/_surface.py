@@ -46,7 +46,7 @@ STATISTIC = Column(
     "self, previous, next: the token at the query's own, previous or next position; first, last: the sentence's first "
     "or last token; special: all special tokens; cls, sep, bos, eos: those by name; punctuation, which is 0 in a "
     "sentence without any (before version 2 such sentences were left out; before version 3 only . and , counted, now "
-    "what Unicode calls punctuation); sep_to_sep, rest_to_sep: SEP from SEP, and from all others; entropy; "
+    "what Unicode calls punctuation); sep_to_sep, rest_to_sep: attention on SEP from SEP, and from others; entropy; "
     "first_token_entropy: entropy of the first token's attention (CLS in BERT)",
 )
 HEAD_SURFACE = TableSchema(
@@ -60,7 +60,7 @@ HEAD_SURFACE = TableSchema(
         *HEAD_KEYS,
         STATISTIC,
         *estimate_columns(
-            "share of attention, or nats for entropies", "mean over queries", "the same for uniform attention"
+            "share of attention, or nats for entropies", "mean over queries", "the value for uniform attention"
         ),
     ),
 )
@@ -124,7 +124,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
     def rows_of(self, valid: Bool[Tensor, "sentence token"], roles: Mapping[str, Array] | None = None) -> SurfaceRows:
         """The rows of arrays; `roles`: (batch, token) masks of special, cls, sep, bos, eos and punctuation tokens.
 
-        Statistics of missing roles are NaN; without punctuation its statistic is 0.
+        Statistics of missing roles are NaN, except that of punctuation, which is then 0.
         """
         if unknown := set(roles or {}) - {*ROLES}:
             raise UserError(f"roles must be among {', '.join(ROLES)}. Got {as_written(min(unknown))}.")
@@ -206,7 +206,7 @@ HEAD_SPECIAL_GRADIENT = TableSchema(
         *estimate_columns(
             "nats per unit of attention",
             "mean over queries and special tokens",
-            "the same for the attention on the most frequent other tokens",
+            "the value for attention on the most frequent other tokens",
             "pairs of query and key",
         ),
     ),

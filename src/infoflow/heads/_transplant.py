@@ -184,10 +184,10 @@ TRANSPLANT_CURVES = TableSchema(
     made_by="a plan with [transplant] on = true makes it",
     columns=(
         _ARM,
-        Column("frozen", "bool", "", "whether these heads were frozen (none: as initialised)"),
+        Column("frozen", "bool", "", "whether these heads were frozen (for none: the heads as initialised)"),
         Column("draw", "int64", "", "number of the random draw; 0 for all others"),
         Column("step", "int64", "updates", "optimiser steps of the fresh model so far"),
-        Column("source_tokens", "int64", "tokens", "source tokens read until then"),
+        Column("source_tokens", "int64", "tokens", "source tokens read up to this step"),
         Column("heads", "int64", "heads", "number of heads that were replaced, or frozen"),
         Column("metric", "string", "", "loss; for translation also bleu, at the last step"),
         *estimate_columns(

@@ -43,7 +43,7 @@ def is_adapter_folder(path: Path) -> bool:
 def base_of(folder: Path) -> str:
     """The model that an adapter was trained on, from its configuration.
 
-    A folder (relative to the working directory, the adapter, or its parent) or a name on the hub.
+    It is a folder (relative to the working directory, the adapter, or the adapter's parent) or a name on the hub.
     """
     facts = read_object(folder / _CONFIG)
     kind, base = facts.get("peft_type"), facts.get("base_model_name_or_path")
@@ -109,7 +109,7 @@ def set_labels(config: PreTrainedConfig, held: dict[str, tuple[int, ...]]) -> No
 
 
 def plain_name(key: str) -> str:
-    """The adapted model's name of a weight in an adapter's file."""
+    """The name that a weight of an adapter's file has in the adapted model."""
     return re.sub(r"\.(token_adapter\.)?(base_layer|original_module)\.", ".", key.removeprefix(_PREFIX))
 
 
@@ -188,7 +188,7 @@ def _adapted(base: PreTrainedModel, folder: Path, held: set[str]) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of weights that are missing: compared below
+            warnings.simplefilter("ignore")  # they list missing weights, which are compared below
             adapted = PeftModel.from_pretrained(base, folder, torch_device="cpu").eval()
     except (KeyError, ValueError, RuntimeError, TypeError, IndexError, AttributeError) as error:
         raise _of_another(folder, base, str(error).partition("\n")[0]) from error

@@ -156,7 +156,7 @@ class Stack:
     causal: bool  # no token sees a later one
     width: int
     layers: tuple[Layer, ...]
-    layout: tuple[int, ...] = ()  # of a block's own states: dimensions of sentence, token, (stream,) width; (): these
+    layout: tuple[int, ...] = ()  # dimensions of sentence, token, (stream,) width in block states; (): in this order
     streams: int = 1  # residual streams that the blocks hand on (Gemma 3n: 4)
 
     def joined(self, states: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ class Anatomy:
 
     stacks: tuple[Stack, ...]  # an encoder before its decoder
     parameter_groups: tuple[ParameterGroup, ...] = field(repr=False)
-    unread: str = ""  # why heads that the model may have cannot be read
+    unread: str = ""  # why the model's heads, if it has any, cannot be read
 
     @property
     def reads(self) -> Stack:

@@ -2,8 +2,8 @@
 
 Hugging Face models look up their attention function by name at every call. Under the name `infoflow` they find
 `_tapped_attention`, which computes what every family's eager attention computes and passes each call to the listeners.
-Families that never look it up compute attention in their own code, which is observed instead: listeners see the same
-calls.
+Families that never look it up compute attention in their own code, which is observed instead: listeners see calls of
+the same form.
 """
 
 # B batch, H query head, G key/value head, T query token, S key token, d head width
@@ -139,7 +139,7 @@ def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
 
 @contextmanager
 def _watching(own: Mapping[nn.Module, OwnCode]) -> Iterator[None]:
-    """Report attention that these modules compute in their own code to the listeners."""
+    """Report to the listeners the attention that these modules compute in their own code."""
     new = {module: code for module, code in own.items() if module not in _WATCHED}
 
     def show(seen: OwnCall) -> Tensor | None:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-_MASKED = -5_000.0  # families mask with -10,000, a precision's lowest number or -inf; their biases are far above
+_MASKED = -5_000.0  # families mask with -10,000, a precision's lowest number or -inf; biases are far above these
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +104,7 @@ class AttentionCall(AtSite):
 
     @property
     def is_last(self) -> bool:
-        """Whether it holds the attention's last query."""
+        """Whether the call holds the attention's last query."""
         return self.start + self.weights.shape[2] >= self.num_queries
 
     def visible(self) -> Bool[Tensor, "batch query key"]:

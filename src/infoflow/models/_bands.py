@@ -59,7 +59,7 @@ def compute_densely(module: nn.Module) -> None:
 def _as_it_is(
     attention_mask: Tensor, pad_token_id: int | None, first_is_global: bool, **inputs: Any
 ) -> tuple[Any, ...]:
-    """Stands in for padding to whole windows; it only makes the first token global if configured."""
+    """Replaces the family's padding to whole windows: it only makes the first token global if configured."""
     if first_is_global and not bool((attention_mask > 1).any()):
         attention_mask = attention_mask + first_tokens(attention_mask)  # 2 is a global token
     rest = [inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs]
@@ -67,7 +67,7 @@ def _as_it_is(
 
 
 def first_tokens(attention_mask: Tensor) -> Tensor:
-    """1 at the first real token of each row (B, T), padded on either side: a family's mask of global tokens."""
+    """1 at the first real token of each row (B, T), for padding on either side: a family's mask of global tokens."""
     first = attention_mask > 0
     return (first & (first.cumsum(dim=1) == 1)).to(attention_mask.dtype)
 

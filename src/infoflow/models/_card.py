@@ -49,7 +49,7 @@ def model_card(
         title: The heading; default: the class.
         text: What the model is, in Markdown.
         scores: Lines of Markdown.
-        tags: For the model hub, besides `infoflow`.
+        tags: Tags for the model hub, besides `infoflow`.
         results: Scores for the model hub: `data`, `metric`, `value`, and `note`, which states their interval.
         known: `language`, `license` and `datasets` of the text that the model was trained on, as far as known.
         code: Whether the folder has a file of Python code with the model's class.

@@ -147,7 +147,7 @@ def without_kernels(config: PreTrainedConfig) -> None:
     """Use attention that transformers implements itself; other implementations are compiled code fetched from a hub."""
     from transformers.integrations import hub_kernels  # slow import
 
-    hub_kernels._kernels_enabled = False  # also if transformers was imported before infoflow
+    hub_kernels._kernels_enabled = False  # works even if transformers was imported before infoflow
     parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
     for part in (part for part in parts if isinstance(part, PreTrainedConfig)):
         asked = part._attn_implementation

@@ -214,7 +214,7 @@ def scalings(module: PreTrainedModel, attentions: Sequence[nn.Module]) -> dict[n
     r"""The factor s of each attention whose scores are $s\, q k^\top + c$, c the same for every sentence.
 
     None if there is no such factor: DeBERTa's scores also contain products of content and position, which differ
-    between sentences. Found from two sentences of equal length, whose scores differ by $s\,(q k^\top - q' k'^\top)$.
+    between sentences. s comes from two sentences of equal length, whose scores differ by $s\,(q k^\top - q' k'^\top)$.
     """
     if not attentions:
         return {}

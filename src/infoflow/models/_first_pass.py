@@ -41,7 +41,7 @@ class WatchedCall:
     linear_outputs: dict[nn.Module, Tensor]  # latest outputs of linear modules before the call
     projection: nn.Module | None = None
     gated: bool = False  # the projection reads the output times a factor that does not depend on it
-    candidate: nn.Module | None = None  # the first linear module of the attention that reads as many numbers
+    candidate: nn.Module | None = None  # the attention's first linear module that reads tensors of the output's width
     own: bool = False  # computed by the family's own code
     trouble: str | None = None  # why it is not a readable attention, as the end of a sentence
 
@@ -86,7 +86,7 @@ def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
 def watch(module: PreTrainedModel, callers: set[nn.Module] | None = None) -> list[WatchedCall]:
     """Calls of the attention function, in order.
 
-    With `callers`, which call it, also the attention that all other modules compute in their own code.
+    With `callers`, the modules that call it, attention that other modules compute in their own code is included.
     """
     calls: list[WatchedCall] = []
     outputs: dict[nn.Module, Tensor] = {}

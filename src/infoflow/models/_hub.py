@@ -35,7 +35,7 @@ _SHOWN = 8
 
 
 def at_revision(name: str) -> tuple[str, str | None]:
-    """The parts before and after the last @ of a name; without any, the name and None.
+    """The parts before and after the last @ of a name; without an @, the name and None.
 
     A file or folder may have such a name too: check for one first.
 
@@ -179,7 +179,7 @@ def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
 
 
 def reason_of(error: Exception, part: str = "config.json") -> str:
-    """The first message in words among a library's error and its causes, if there is one."""
+    """The first message in plain words from a library's error or its causes, if there is one."""
     text = json_fault(error) if isinstance(error, ValueError) else str(error).strip()
     if field := _FIELD.search(text):
         kinds = [word for kind, word in _KINDS.items() if re.search(rf"\b{kind}\b", field[2] or field[3])]

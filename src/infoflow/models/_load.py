@@ -54,11 +54,11 @@ def load_model(
         tokenizer: A tokenizer, or its name or folder; default: the one saved with the weights. Without any, the model
             takes token ids but no text.
         device: "auto": a GPU if there is one; if the model is larger than its free memory, accelerate spreads it over
-            all GPUs, memory and disk. An instance that accelerate placed stays where it is. Others: "cpu", "cuda".
+            all GPUs, memory and disk. An instance that accelerate placed stays in place. Other values: "cpu", "cuda".
         dtype: Precision of weights that are read from disk.
         quantize: "int8": 8-bit weights of linear layers (torchao), made while loading. A checkpoint that is saved
             quantised (GPTQ, AWQ, ...) is read as it is.
-        revision: Branch, tag or commit of a name on the hub, for `NAME@REVISION`.
+        revision: Branch, tag or commit of a name on the hub, instead of `NAME@REVISION`.
         source_language: Code of the language of input texts, for tokenizers that mark it (NLLB, mBART, M2M100,
             SeamlessM4T).
         target_language: Code of such a model's output language.
@@ -70,7 +70,7 @@ def load_model(
     LED) is computed as one masked softmax from then on, equal up to rounding.
 
     Raises:
-        UserError: Nothing is found there, weights are missing or unused, the configuration needs something that this
+        UserError: `source` is not found, weights are missing or unused, the configuration needs something that this
             version of transformers does not compute, the tokenizer does not fit or does not support the language, the
             weights are on no device, a package for quantised weights is missing, or the family cannot be tapped (with
             the reason).
@@ -94,7 +94,7 @@ def load_model(
     elif module.device != wanted:
         module = module.to(wanted)
     module = module.eval()
-    if getattr(module.config, "output_router_logits", False):  # of a training loss, which fails if blocks are left out
+    if getattr(module.config, "output_router_logits", False):  # for a training loss that fails if blocks are left out
         module.config.output_router_logits = False
     found = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, found[0], name, advice)

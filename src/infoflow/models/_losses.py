@@ -209,7 +209,7 @@ def sequence_losses(
     | task | scored by default | `labels` |
     |---|---|---|
     | causal-lm | every real token but the first, from those before it | scored tokens, unshifted |
-    | masked-lm | pseudo-likelihood: every real, non-special token, masked alone (needs a tokenizer) | as masked |
+    | masked-lm | pseudo-likelihood: every real, non-special token, masked alone (needs a tokenizer) | scored tokens |
     | seq2seq | nothing: `labels` are required | target tokens; the decoder's input is these shifted right |
 
     Raises:
@@ -260,7 +260,7 @@ def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, 
     mBART instead starts with the language code that ends the target. -100 becomes padding.
     """
     if (own := getattr(model.module, "prepare_decoder_input_ids_from_labels", None)) is not None:
-        # Without a start or padding token in its configuration, ours searches further.
+        # It fails without a start or padding token in the configuration; the code below then finds one elsewhere.
         with suppress(TypeError, ValueError, AttributeError):
             return own(labels)
     shifted = labels.roll(1, dims=1)

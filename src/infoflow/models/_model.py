@@ -24,9 +24,9 @@ from ._tokenizers import reading_of
 def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tables: Sequence[str]) -> int | None:
     """Maximum number of tokens of a stack, special ones included; None if unlimited (T5).
 
-    The size of the position table, minus the rows that RoBERTa reserves for padding and BART and OPT for an offset; for
-    rotary positions, which are computed, the length in the configuration: for a model of text and images, the
-    configuration of its text part. `tables` are those that a forward pass on text reads; such a model has others too.
+    This is the size of the position table, minus the rows that RoBERTa reserves for padding and BART and OPT for an
+    offset. Rotary positions have no table, so the length in the configuration counts (for a model of text and images,
+    that of its text part). `tables` are the position tables that a forward pass on text reads, out of possibly more.
     """
     for name in tables:
         table = module.get_submodule(name)
@@ -62,8 +62,8 @@ class Model:
 
     name: str
     module: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase | None  # of the input text; None: only token ids are accepted
-    target_tokenizer: PreTrainedTokenizerBase | None  # of the output text if it differs from the input's
+    tokenizer: PreTrainedTokenizerBase | None  # for the input text; None: only token ids are accepted
+    target_tokenizer: PreTrainedTokenizerBase | None  # for the output text, if it differs from the input's
     anatomy: Anatomy
     task: Task  # what its head predicts; "encoder": it has no language-model head
     pad_token_id: int
@@ -78,7 +78,7 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """The device of its inputs; a model that accelerate placed also has layers on others."""
+        """The device of its inputs; a model that accelerate placed also has layers on other devices."""
         return input_device(self.module)
 
     @cached_property
@@ -135,9 +135,9 @@ def _plain(value: Any) -> Any:
 
 
 def feed_forward_outputs(model: Model, stack: str) -> list[str]:
-    """The module of each block that outputs its feed-forward part, before the residual connection.
+    """For each block, the name of the module that returns the feed-forward output, before the residual connection.
 
-    If layers share their modules (ALBERT), all blocks have the same one.
+    If layers share their modules (ALBERT), the name is the same for all blocks.
     """
     by_block: dict[str, set[str]] = {}
     layers = model.anatomy.stack(stack).layers

@@ -16,7 +16,7 @@ from infoflow._transformers import transformers
 
 
 def learning_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that an optimiser changes, by name; tied ones once."""
+    """The parameters that an optimiser changes, by name; tied parameters appear once."""
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
@@ -61,7 +61,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def states_read(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
-    """The states among a block's arguments: the first one."""
+    """The states among a block's arguments: the first argument."""
     return args[0] if args else kwargs["hidden_states"]
 
 
@@ -71,7 +71,7 @@ def reading(args: tuple[Any, ...], kwargs: dict[str, Any], states: Tensor) -> Ar
 
 
 def states_of(output: Any) -> Tensor:
-    """The states that a block returns, alone or first."""
+    """The states that a block returns, either alone or as the first of several results."""
     return output if isinstance(output, Tensor) else output[0]
 
 

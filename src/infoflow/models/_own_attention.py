@@ -1,13 +1,12 @@
 """Attention that a family computes in its own code, observed at its softmax and at the product of weights and values.
 
 Such code never calls the function that Hugging Face looks up by name. A mode sees every operation inside its modules: a
-softmax over the last dimension, the derived tensors (dropout, another view, another precision), and the product with
-the values. `discover` verifies this by recomputation, and accepts it as attention if the product reaches an output
+softmax over the last dimension, the tensors derived from it (dropout, another view, another precision), and the product
+with the values. `discover` verifies this by recomputation, and accepts it as attention if the product reaches an output
 projection exactly.
 
-Products of batched matrices in any notation: (B, H, row, inner) times (B, H, inner, column).
-
-`matmul`, `@`, `bmm`, `baddbmm` and `einsum` share one form: letters for two operands and their product.
+A product of batched matrices, (B, H, row, inner) times (B, H, inner, column), may be written in any notation: `matmul`,
+`@`, `bmm`, `baddbmm` and `einsum` are all read as letters for two operands and their product.
 """
 
 # B batch, H head, T query token, S key token, d head width
@@ -66,7 +65,7 @@ class Product:
 
     @property
     def batch(self) -> str:
-        """Letters shared by all three: batch and head, or both in one."""
+        """Letters shared by both operands and their product: batch and head, or both in one."""
         return "".join(letter for letter in self.letters[0] if all(letter in part for part in self.letters))
 
     @property

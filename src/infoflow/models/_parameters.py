@@ -102,7 +102,7 @@ _HEADS = ("cls", "lm_head", "project_out", "score", "classifier")
 
 
 def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple[ParameterGroup, ...]:
-    """Entries in the order of `model.named_parameters()`; a tied parameter appears once, under its first name.
+    """Parameter groups in the order of `model.named_parameters()`; a tied parameter appears once, under its first name.
 
     Attention projections come from the discovered slices; everything else is classified by its path: inside or outside
     a block, a norm by its class, a table by its name. Unclassified parameters are in the group "other".
@@ -175,7 +175,7 @@ def _classify(
     """Component, layer and kind of a parameter that does not belong to an attention projection."""
     owner = model.get_submodule(name.rpartition(".")[0])
     norm = "norm" in type(owner).__name__.lower()
-    adapter = not set(_ADAPTERS).isdisjoint(name.split("."))  # that `peft` added to a weight
+    adapter = not set(_ADAPTERS).isdisjoint(name.split("."))  # `peft` added it to a weight
     if not adapter and any(part in name for part in _POSITIONS):
         return "positions", None, None
     for layer in (layer for stack in stacks for layer in stack.layers):

@@ -15,8 +15,8 @@ from infoflow._transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from infoflow.foundation import UserError, available_memory, current_display, launched, said_size
 
 _ROOM = 1.1  # factor on the weights' memory, for states and logits
-_SHARE = 0.9  # of free memory that accelerate may fill
-_WIDEST = 4  # in memory, weights take at most this many times the bytes of their file
+_SHARE = 0.9  # share of free memory that accelerate may fill
+_WIDEST = 4  # in memory, weights take at most this many times the bytes that they take in their file
 
 
 def is_placed(module: nn.Module) -> bool:
@@ -159,7 +159,7 @@ def placement(
     limits["cpu"] = int(_SHARE * (available_memory() or 0) / _ROOM)
     current_display().note(
         f"{home} takes {said_size(size)}, and {device} has {said_size(free)} free: accelerate places its layers on all "
-        "devices, in memory and on disk. It runs more slowly and computes the same."
+        "devices, in memory and on disk. The model then runs more slowly, with the same results."
     )
     folder = tempfile.mkdtemp(prefix="infoflow-offload-")
     return {"device_map": "auto", "max_memory": limits, "offload_folder": folder}

@@ -41,7 +41,7 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
     """Slice the projections of `module`, in place; `anatomy` then no longer describes it.
 
     Rows of query, key and value (with their biases) and columns of the output projection are removed; its bias stays.
-    Fused, interleaved and transposed layouts are those of the anatomy, as are the numbers of the heads.
+    Layouts (fused, interleaved, transposed) and head numbers are those of the anatomy.
     """
     wanted = {site: frozenset(heads) for site, heads in removed.items() if heads}
     plans: dict[str, tuple[int, Tensor]] = {}  # parameter → dimension, indices to remove
@@ -123,7 +123,7 @@ def _cut(module: nn.Module, name: str, dim: int, gone: Tensor) -> None:
 
 
 def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
-    """Update an attention's number of heads. Otherwise OPT silently computes something else under SDPA."""
+    """Update an attention's number of heads; without this, OPT would silently compute something else under SDPA."""
     if not heads:
         return
     left = one.num_heads - len(heads)
@@ -168,7 +168,7 @@ def save_pruned(
     Args:
         model: From `prune`.
         folder: Created if needed; an existing pruned model is replaced.
-        origin: Origin of the choice of heads, for example `{"method": "hard-concrete", "penalty": 0.1}`.
+        origin: How the heads were chosen, for example `{"method": "hard-concrete", "penalty": 0.1}`.
         card: Contents of the README.md: `title`, `text`, `scores`, `tags`, `results`, `known` and `own_weights`.
 
     Raises:

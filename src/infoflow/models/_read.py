@@ -35,8 +35,8 @@ _LONGEST_NAME = 255
 _QUANTISED = {"int8": "torchao"}
 """Values of `quantize`, and the package (and extra of infoflow) that each needs.
 
-LLM.int8 of bitsandbytes is not one of them: it rounds states by columns of the whole batch, so sentences would change
-each other."""
+LLM.int8 of bitsandbytes is not one of them: it rounds states by columns of the whole batch, so each sentence would
+affect the others."""
 _PLAIN = "Quantise a checkpoint that save_pretrained wrote with unquantised weights, or leave quantize out."
 
 

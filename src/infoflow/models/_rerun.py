@@ -34,7 +34,7 @@ class AttentionOutput:
     """Output of a block's first attention in the first forward pass."""
 
     attention: Attention
-    output: Any = None  # of the module that calls the attention function
+    output: Any = None  # output of the module that calls the attention function
     heads: Tensor | None = None  # (B, T, head and its width), on their way to the output projection and its hooks
     projected: Tensor | None = None  # (B, T, D), output of the output projection
 
@@ -184,9 +184,9 @@ class BlockRerun:
     """Outputs of one block on the same input."""
 
     kept: Float[Tensor, "sentence token width"]
-    """The model's own output."""
+    """The block's output without edits."""
     edited: tuple[Float[Tensor, "sentence token width"], ...]
-    """One for each edit of this block's self-attention."""
+    """The block's output for each edit of its self-attention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -205,8 +205,8 @@ def rerun_blocks(model: Model, stack: str, edits: Sequence[Edit], forward: Calla
     which changes its self-attention. The next block receives the unedited output. So all layers together cost one pass
     per edit, not one per edit and layer. The result has one entry per block, from the lowest.
 
-    Blocks may be shared (ALBERT). Each of `edits` takes a self-attention call and returns `call.edited(...)`;
-    `without_token` is one. `forward` runs the model, or that stack of it, once, without a key-value cache.
+    Blocks may be shared (ALBERT). Each of `edits` takes a self-attention call and returns `call.edited(...)`, as
+    `without_token` does. `forward` runs the model, or only that stack, once, without a key-value cache.
 
     >>> ids = torch.tensor([[5, 6, 7, 8]])
     >>> first = torch.tensor([0])

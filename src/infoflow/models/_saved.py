@@ -33,10 +33,10 @@ def save_model(
     weights: bool = True,
     **options: Any,
 ) -> None:
-    """Write an existing folder for `AutoModel...from_pretrained`; `module` is unchanged.
+    """Write a model into an existing folder for `AutoModel...from_pretrained`; `module` is unchanged.
 
-    `card` has the arguments of `model_card`; `weights` is false if weights and configuration are there already; the
-    options are for `save_pretrained` of the weights.
+    `card` has the arguments of `model_card`; `weights` is false if the folder already has weights and configuration;
+    the options are passed to `save_pretrained` for the weights.
     """
     if weights:
         save_weights(module, folder, **options)
@@ -45,7 +45,7 @@ def save_model(
 
 
 def save_weights(module: PreTrainedModel, folder: Path, **options: Any) -> None:
-    """Write only weights and configuration; `module` is unchanged. The options are for `save_pretrained`."""
+    """Write only weights and configuration; `module` is unchanged. The options are passed to `save_pretrained`."""
     config: Any = module.config
     before = config.architectures, config.dtype  # saving fills them in, and a run's key includes the configuration
     with without_remarks():
@@ -122,8 +122,8 @@ _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
     """A tokenizer that encodes as `source` and decodes as `target`; None if both have the same vocabulary.
 
-    Its decoder replaces each piece of the source by the piece of the target with the same id. Only for tokenizers of
-    `train_tokenizer`; None for others.
+    Its decoder replaces each piece of the source by the piece of the target with the same id. This works only for
+    tokenizers from `train_tokenizer`; for others the result is None.
     """
     texts = {id: piece for piece, id in target.get_vocab().items()}
     if source.get_vocab() == target.get_vocab() or not (_is_trained(source) and _is_trained(target)):

@@ -1,4 +1,4 @@
-"""Scores of texts: corpus BLEU and ROUGE of generated ones; match, overlap and memorisation of answers."""
+"""Scores of texts: corpus BLEU and ROUGE of generated texts; match, overlap and memorisation of answers."""
 
 import re
 import string
@@ -51,7 +51,7 @@ def bleu_tokenizer(references: Iterable[str]) -> BleuTokenizer:
 class BleuStatistics:
     """n-gram matches and lengths of a group of sentences."""
 
-    counts: tuple[int, ...]  # ten: matched n-grams (n = 1..4), those of the hypotheses, lengths of both sides
+    counts: tuple[int, ...]  # ten: matched n-grams (n = 1..4), all n-grams of the hypotheses, lengths of both sides
     order: int = _ORDER  # the largest n that counts: words of the longest reference, at most 4
     signature: str = ""
 
@@ -96,9 +96,9 @@ class BleuStatistics:
 def bleu_by_block(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], blocks: np.ndarray
 ) -> dict[int, BleuStatistics]:
-    """Lower-cased statistics of the sentences of each block, with one tokenizer chosen from all references.
+    """BLEU statistics of each block's sentences in lower case, with one tokenizer chosen from all references.
 
-    Lower-cased because the tokenizers of a study may lower-case texts; the signature shows it.
+    Texts are lower-cased because the tokenizers of a study may do so; the signature shows it.
     """
     tokenizer = bleu_tokenizer(text for each in references for text in each)
     found = {}
@@ -159,14 +159,14 @@ ROUGE = ("rougeL", "rouge1", "rouge2")
 def rouge(said: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
     r"""ROUGE-L, 1 and 2 of each text, from 0 to 1, float64 (text,).
 
-    F1 of the longest common subsequence, of words and of word pairs, each with the closest reference ([@lin2004]).
+    They are the F1 of the longest common subsequence, of words and of word pairs, each with the closest reference
+    ([@lin2004]).
 
     $$ F = \frac{2 m}{|x| + |y|} $$
 
     where m is the number of matching words of text x and reference y. Words are those of `words_of`, ignoring case and
-    compatibility forms; each character of a script without spaces is one. In a text without words, such as emoji,
-    symbols count as words. English words of more than three letters are stemmed by Porter's algorithm, as in
-    ROUGE-1.5.5.
+    compatibility forms; each character of a script without spaces is a word. In a text without words, such as emoji,
+    symbols count as words. Porter's algorithm stems English words of more than three letters, as in ROUGE-1.5.5.
     """
     known = {text: _words(text) for text in {*said, *(one for right in references for one in right)}}
     each = [[(known[text], known[one]) for one in right] for text, right in zip(said, references, strict=True)]
@@ -233,12 +233,12 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise_answer(text: str) -> str:
-    """Compatibility form, lower case, punctuation deleted, articles replaced by a space, one space between words.
+    """The text in compatibility form and lower case, without punctuation and articles, with one space between words.
 
     Each character of a script without spaces is a word.
 
-    Source: the evaluation script of [@rajpurkar2016]; punctuation and scripts without spaces as in that of
-    [@lewis2020mlqa].
+    Source: the evaluation script of [@rajpurkar2016]; punctuation and scripts without spaces are handled as in the
+    script of [@lewis2020mlqa].
 
     >>> normalise_answer("The  Beatles' (band)!"), normalise_answer("北京大学。")
     ('beatles band', '北 京 大 学')
@@ -273,8 +273,8 @@ def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
 def memorisation_ratio(answers: Sequence[str], old: Sequence[str], new: Sequence[str]) -> float:
     r"""\(p_o / (p_o + p_s)\): among queries whose passage contradicts memory, the share answered from memory.
 
-    \(p_o\) and \(p_s\) are the shares of queries answered with the old object, that of training, and with the passage's
-    new one; NaN where both are 0.
+    \(p_o\) and \(p_s\) are the shares of queries answered with the old object (from training) and with the new object
+    (from the passage); NaN where both are 0.
 
     Source: [@longpre2021entity].
     """

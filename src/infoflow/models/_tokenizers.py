@@ -108,7 +108,7 @@ def reading_tokenizers(
     """The tokenizers of source and target, set to mark the languages and to prefix each source text.
 
     The original tokenizers are not changed. The texts of a decoder with an encoder get no prefix. The configuration of
-    `generation` may name the token that starts each output, or those of the languages that the model writes.
+    `generation` may name the token that starts each output, or the tokens of the languages that the model writes.
     """
     own, target = tokenizers
     wanted = {"--source-language": asked.source_language, "--target-language": asked.target_language}
@@ -190,8 +190,8 @@ def _check_code(option: str, code: str, codes: list[str], tokenizer: PreTrainedT
     if not codes:
         raise UserError(
             f"{option} is for models whose tokenizer marks languages, such as NLLB, mBART, M2M100 and SeamlessM4T. "
-            f"That of {name} marks none. Leave the option out; a model that reads its task from a text prefix, as T5 "
-            "does, takes --prefix."
+            f"The tokenizer of {name} marks none. Leave the option out; a model that reads its task from a text "
+            "prefix, as T5 does, takes --prefix."
         )
     if code not in codes:
         near = difflib.get_close_matches(code, codes, n=_NEAR, cutoff=0.5)

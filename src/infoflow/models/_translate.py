@@ -33,7 +33,7 @@ def _encoded() -> type[BaseModelOutput]:
 
 
 class Readout:
-    """Everything between a model's last block and its logits. From `readout(model)`."""
+    """Everything between a model's last block and its logits; `readout(model)` makes one."""
 
     def __init__(
         self, model: Model, outputs: dict[nn.Module, Any], token_id: int, dtype: torch.dtype, vocabulary_size: int
@@ -119,7 +119,7 @@ def translate(
         length_penalty: Exponent of the length that divides a hypothesis' log-probability.
         max_ratio: Maximum number of output tokens, as a multiple of the sentence's own source tokens, plus 10, so that
             a translation does not depend on its batch.
-        longest: Maximum number of output tokens instead, for texts such as summaries.
+        longest: Maximum number of output tokens, instead of `max_ratio`, for texts such as summaries.
         token_budget: Source tokens per batch, padding included.
         options: Further arguments of `generate`, such as `forced_bos_token_id` of a multilingual model.
     """

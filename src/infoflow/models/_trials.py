@@ -41,7 +41,7 @@ class _Seen:
     hidden: dict[str, list[Tensor]]  # stack → L+1 states (2, T, D), as in a tap
     inputs: dict[str, list[Tensor]] = field(default_factory=dict)  # stack → input of each block
     outputs: dict[nn.Module, Any] = field(default_factory=dict)  # block → its latest output
-    leaks: dict[str, list[bool]] = field(default_factory=dict)  # stack → by layer
+    leaks: dict[str, list[bool]] = field(default_factory=dict)  # stack → by layer: tokens interact outside attention
     tables: dict[str, None] = field(default_factory=dict)  # names of position tables that were read
 
 
@@ -95,7 +95,7 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
             seen.inputs.setdefault(stack.name, []).append(states)
             seen.outputs[block] = output
             if any(isinstance(given, Cache) for given in (*args, *kwargs.values())):
-                # A second run would append to it (XLM always fills one).
+                # A second run would append to the cache (XLM always fills one).
                 leaks.append(True)
             elif states.dim() == 3:
                 hiding = True

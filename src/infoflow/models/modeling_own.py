@@ -30,7 +30,7 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 from ._anatomy import Layer, Stack
 
 OWN: dict[str, type[PreTrainedModel]] = {}
-"""By the class name in a checkpoint's configuration."""
+"""infoflow's own models, by the class name in a checkpoint's configuration."""
 
 
 class AbstractOwnModel(PreTrainedModel):
@@ -64,7 +64,7 @@ class PlainBertModel(BertModel):
 
 
 class PlainBertForMaskedLM(BertForMaskedLM):
-    """A masked LM with logits W h + b of the top layer's states h; W are the embeddings.
+    """A masked LM with logits W h + b of the top layer's states h; W is the embedding matrix.
 
     BERT transforms h first (a dense layer, an activation, a norm), a part of the prediction that no layer's states
     show.
@@ -78,7 +78,7 @@ class PlainBertForMaskedLM(BertForMaskedLM):
 
 
 class PlainBertLMHeadModel(BertLMHeadModel):
-    """A causal LM, or the decoder of an encoder-decoder, in the same form."""
+    """A causal LM, or the decoder of an encoder-decoder, with logits as in `PlainBertForMaskedLM`."""
 
     config_class = PlainBertConfig
 
@@ -104,7 +104,7 @@ class CausalBertConfig(BertConfig):
 
 
 class _CausalBert(BertPreTrainedModel):
-    """The body and its text representation: the state of the last token that is not padding, which saw all others."""
+    """The body and its text representation: the state of the last real token, which attends to all tokens."""
 
     config_class = CausalBertConfig
 
@@ -176,7 +176,7 @@ AutoModelForMultipleChoice.register(CausalBertConfig, CausalBertForMultipleChoic
 
 
 class StaticConfig(PreTrainedConfig):
-    """Number of tokens, length of their vectors, and maximum text length of the other models in a study."""
+    """Number of tokens, length of their vectors, and the maximum text length of a study's other models."""
 
     model_type = "infoflow-static"
 
@@ -238,7 +238,7 @@ class StaticVectors(AbstractOwnModel):
 
 
 class ElmoConfig(PreTrainedConfig):
-    """The shape: `hidden_size` is the width of one direction, `cell_size` that of the LSTMs before their projection."""
+    """`hidden_size` is the width of one direction, and `cell_size` the width of the LSTMs before their projection."""
 
     model_type = "infoflow-elmo"
 
@@ -293,7 +293,7 @@ class ElmoBlock(nn.Module):
 class Elmo(AbstractOwnModel):
     """A biLM of LSTMs ([@peters2018deep]): both directions share embeddings and softmax, and no layer mixes them.
 
-    A state concatenates those of the forward and the backward direction; state 0 is the embedding, twice. Token
+    A state concatenates the states of both directions, forward first; state 0 is the embedding, twice. Token
     embeddings replace the paper's character convolutions; as in the paper, LSTMs are projected to the width of the
     states, and the second layer's input is added to its output.
     """

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def pruned_class(base: Any) -> Any:
-    """A class of transformers that removes heads before it reads its weights."""
+    """A subclass of `base`, a class of transformers, that removes heads before it reads its weights."""
 
     class Pruned(base):
         def __init__(self, config: Any, *args: Any, **options: Any) -> None:

@@ -28,7 +28,7 @@ class Copies:
 
     model: Model
     embeddings: dict[str, Tensor]  # by stack: state 0, a leaf
-    explained: Tensor  # (N,) one number of each copy
+    explained: Tensor  # (N,) one number for each copy
 
 
 def gradient_relevance(

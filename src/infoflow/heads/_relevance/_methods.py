@@ -137,7 +137,7 @@ def _writers(tape: Tape, stream: Value, producers: dict[Value, AbstractNode]) ->
 
 @contextmanager
 def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
-    r"""Inside the `with` block, gradients follow the rules, and forward passes are unchanged.
+    r"""Let gradients follow the rules below inside the `with` block; forward passes are unchanged.
 
     | function | `"cp-lrp"` [@ali2022] | `"attn-lrp"` [@achtibat2024] |
     |---|---|---|
@@ -166,9 +166,8 @@ def _halved_products(call: AttentionCall) -> AttentionCall:
     if call.query is None or call.key is None or call.others is not None:
         raise UserError(
             'method="attn-lrp" shares relevance between queries and keys, but the scores of '
-            f"{type(call.module).__name__} are not made of their products alone (of position too, or of several "
-            "projections). Use "
-            'method="gradient-x-input", "cp-lrp" or "chefer".'
+            f"{type(call.module).__name__} are not made of their products alone: they also depend on position, or on "
+            'several projections. Use method="gradient-x-input", "cp-lrp" or "chefer".'
         )
     return call.edited(
         query=_scaled_gradient(call.query, 0.25),

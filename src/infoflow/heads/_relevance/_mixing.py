@@ -125,7 +125,7 @@ def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor,
     reaching: dict[str, Tensor] = {}
     heads: dict[Place, Tensor] = {}
     top = stacks[-1]
-    # The decoder before the encoder, and cross-attention before a layer's self-attention.
+    # The decoder comes before the encoder, and a layer's cross-attention before its self-attention.
     order = sorted(mixings, key=lambda place: (-stacks.index(place[0]), -place[2], place[1] == "self"))
     for stack, kind, layer in order:
         mixing = mixings[stack, kind, layer]
@@ -228,7 +228,7 @@ class Sublayer:
     def linearised(
         self, parts: Float[Tensor, "part_of_tokens *part width"], tokens: slice = slice(None)
     ) -> Float[Tensor, "part_of_tokens *part width"]:
-        """The norm as a linear map of parts of its input: centre, times gain, divided by each token's deviation."""
+        """The norm as a linear map of parts of its input: centre, multiply by the gain, divide by the deviation."""
         if self.norm is None:
             return parts
         _, scale_T1 = self.norm.parts(self.summed[tokens])

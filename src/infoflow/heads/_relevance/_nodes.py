@@ -111,7 +111,7 @@ class SliceNode(AbstractNode):
     """Some of a state's dimensions."""
 
     start: int
-    width: int  # of the whole state
+    width: int  # width of the whole state
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
         behind = self.width - self.start - relevance.shape[2]
@@ -145,7 +145,7 @@ class ProjectedStates:
     bias: Float[Tensor, " output"] | None
 
     def relevance(self, relevance: list[Tensor], rule: Rule, absorbed: Absorbed) -> Tensor:
-        """Relevance of the states, given that of the parts' outputs by head: a list of (N, H, T, d)."""
+        """Relevance of the states, given the relevance of each part's outputs by head, a list of (N, H, T, d)."""
         outputs = torch.cat([part.transpose(1, 2).flatten(2) for part in relevance], dim=2)
         return linear_relevance(outputs, self.states, self.weight, self.bias, rule, absorbed)
 
@@ -160,7 +160,7 @@ class AttentionNode(AbstractNode):
     attention: Attention
     core: AttentionCore
     unknown: str | None = None  # an operation without a rule on queries and keys before the softmax
-    rotations: "tuple[Rotation, Rotation] | None" = None  # of queries and of keys
+    rotations: "tuple[Rotation, Rotation] | None" = None  # rotation of the queries and that of the keys
     projections: tuple[ProjectedStates, ...]
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
@@ -280,7 +280,7 @@ def leaf(module: nn.Module) -> Record | None:
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether it is LayerNorm, or RMSNorm, which every family defines itself."""
+    """Whether a module is LayerNorm or RMSNorm (which every family defines itself)."""
     name = type(module).__name__
     return isinstance(module, nn.LayerNorm) or "RMSNorm" in name or name == "T5LayerNorm"
 
@@ -309,7 +309,7 @@ class Norm:
 
     @classmethod
     def of(cls, module: nn.Module, states: Float[Tensor, "*rows width"], output: Tensor) -> "Norm | None":
-        """The norm applied to `states`; None if its output differs."""
+        """The norm that `module` applied to `states`; None if computing it does not give `output`."""
         centred = isinstance(module, nn.LayerNorm)
         names = [name for name in ("eps", "variance_epsilon") if hasattr(module, name)]
         weight, bias = (_of(module, name) for name in ("weight", "bias"))

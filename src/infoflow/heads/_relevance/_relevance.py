@@ -47,8 +47,8 @@ def relevance(
     |---|---|---|
     | `"voita"` | layer-wise relevance propagation from 1, not from the logit | those of `Rule` |
     | `"gradient-x-input"` | head output times gradient: the derivative with respect to the head's gate | |
-    | `"cp-lrp"` | the same with constant attention weights and norms' deviations [@ali2022] | |
-    | `"attn-lrp"` | the same with the rules of AttnLRP [@achtibat2024] | |
+    | `"cp-lrp"` | as `"gradient-x-input"`, with constant attention weights and norm deviations [@ali2022] | |
+    | `"attn-lrp"` | as `"gradient-x-input"`, with the rules of AttnLRP [@achtibat2024] | |
     | `"chefer"` | positive part of attention times gradient [@chefer2021b] | |
     | `"alti"` | the head's contribution to its attention's output, followed through higher layers [@ferrando2022] | |
     | `"rollout"` | the part that a head moves between tokens, followed through higher layers [@abnar2020] | |
@@ -59,20 +59,20 @@ def relevance(
 
     With `bias="share"` (default, as published) a bias is shared equally among all inputs, so even a head whose output
     projection is zero receives relevance: do not read a small relevance as a contribution. With `"absorb"` such a head
-    has 0.
+    gets 0.
 
     Args:
         batch: Arguments of the Hugging Face model, or one sentence as text. An encoder-decoder model needs
             `decoder_input_ids` or `labels`; padding needs `attention_mask`.
-        position: Index along the logits (decoder step, or token); negative ones count from the end. Sentences that have
-            only padding there are left out. By default all predicted positions count: decoder steps, tokens of a causal
-            LM, labelled tokens of a masked LM (without `labels` all tokens).
+        position: Index along the logits (decoder step, or token); negative numbers count from the end. Sentences with
+            padding at this position are left out. By default all predicted positions count: decoder steps, tokens of a
+            causal LM, labelled tokens of a masked LM (without `labels` all tokens).
         target: Token id whose logit is explained; default: the top one at each position.
         normalise: See above.
 
     Returns:
-        Columns stack, kind, layer, head, relevance. Predictions for which a layer's heads sum to 0 are left out of its
-        average. `frame.attrs["absorbed_share"]` is the share absorbed by biases with `bias="absorb"`.
+        Columns stack, kind, layer, head, relevance. Predictions for which a layer's heads sum to 0 are left out of that
+        layer's average. `frame.attrs["absorbed_share"]` is the share absorbed by biases with `bias="absorb"`.
 
     Raises:
         UserError: Unknown method or option, an input is missing, or the method has no rule for this family.
@@ -208,7 +208,7 @@ HEAD_RELEVANCE = TableSchema(
         *estimate_columns(
             "share of the layer",
             "mean relevance",
-            "1 / number of heads: no head matters more than another",
+            "1 / number of heads: the share if no head matters more than another",
             "number of predictions, without those for which the layer's heads sum to 0",
         ),
     ),
@@ -293,7 +293,7 @@ class Relevance(Intervention):
         return list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
 
     def _predicts(self, reader: Reader, row: int) -> bool:
-        """Whether a sentence has a prediction; for a masked LM, not if it consists of special tokens."""
+        """Whether a sentence has a prediction; for a masked LM, a sentence of special tokens alone has none."""
         if reader.model.task != "masked-lm":
             return True
         return not reader.sentence_rows(row, "clean", 0)[reader.source_stack].special.all()

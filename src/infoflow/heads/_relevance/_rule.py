@@ -1,4 +1,4 @@
-"""How a function's relevance is distributed among its inputs in Voita's LRP, also through softmax attention."""
+"""How a function's relevance is distributed among its inputs in Voita's LRP, including softmax attention."""
 
 # N seed, T token, O output, I input; H head, T query token, S key token, d query and key width, e value width
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from infoflow.foundation import UserError
 
 EPSILON = 1e-5
-_CHUNK = 1 << 18  # numbers of a dense transition held at a time; fits a cache, so a third faster than 1 << 24
+_CHUNK = 1 << 18  # numbers of a dense transition held at a time: they fit a cache, a third faster than 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,8 +33,8 @@ class Rule:
     denominators (its positive part with $z^+$, its negative part with $z^-$), so it removes relevance until the
     rescaling. `softmax="const"` treats the attention weights as constants.
 
-    Source: [@voita2021]. Where [@voita2019heads] leave a choice open, this follows the code of the 2021 release. Its ε
-    in LayerNorm is 1e-6; here it is the model's.
+    Source: [@voita2021]. Where [@voita2019heads] leave a choice open, this follows the code released in 2021. The ε in
+    LayerNorm is 1e-6 in that code; here it is the model's own.
     """
 
     rule: str = "alphabeta"

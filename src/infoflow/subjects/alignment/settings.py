@@ -14,8 +14,8 @@ class AlignmentPlan:
     """
 
     on: bool = True
-    sentences: Several = 4000  # of the training part, for the explicit alignment and each of its two trained controls
-    pairs: CountOrNone = 8000  # sentence pairs of the training part, for the implicit alignment; 0: none
+    sentences: Several = 4000  # training sentences for the explicit alignment and each of its two trained controls
+    pairs: CountOrNone = 8000  # training sentence pairs for the implicit alignment; 0: no such alignment
     held_out: Count = 1000  # sentences of the analysed part on which all encoders are compared
     learning_rate: LearningRate = 1e-3
     batch_sentences: Count = 32

@@ -35,7 +35,7 @@ _VERSION = 1  # increase when the same plan aligns differently
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Align(OfModels, AbstractTableStage):
-    """The encoder of `source` mapped onto that of `target`, with controls."""
+    """Map the encoder of `source` onto that of `target`, with controls."""
 
     kind = "align"
     named = "align {self.source.name} to {self.target.name}"

@@ -1,1 +1,1 @@
-"""Detached: whether the source's share in the relevance of a translation shows that it ignores the source."""
+"""Detached: whether a low share of the source in a translation's relevance shows that it ignores the source."""

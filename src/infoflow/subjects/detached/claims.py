@@ -36,10 +36,10 @@ def _shares_win(number: int, kind: str, which: str, how: str) -> Finding:
         f"heads:D{number}",
         f"The source's share is better than the model's own log-probability at showing which translations {which}.",
         source=WORKINGS,
-        published="a low share of the source detects the most severe hallucinations twice as accurately as the methods "
-        "before it",
-        statistic=f"AUC of the source share after the last decoder layer (ALTI+) minus that of the mean "
-        f"log-probability, {how}: above 0; and the AUC of the share above .5",
+        published="a low share of the source detects the most severe hallucinations twice as accurately as earlier "
+        "methods",
+        statistic=f"AUC of the source share after the last decoder layer (ALTI+) minus the AUC of the mean "
+        f"log-probability, {how}: above 0; and the AUC of the share itself above .5",
         reads=reads,
         controls=(
             Control(name="untrained model", reads=untrained(reads)),
@@ -50,7 +50,7 @@ def _shares_win(number: int, kind: str, which: str, how: str) -> Finding:
         minimum_seeds=1,
     )
     def test(curves: Curves) -> list[Condition]:
-        """AUCs of two scores on the same translations."""
+        """Compare the AUCs of two scores on the same translations."""
         beyond = curves["share"] - curves["log-probability"]
         return [
             exceeds("AUC of the source share beyond that of log-probability", beyond, 0.0, "AUC", bounds=DIFFERENCE),
@@ -61,4 +61,4 @@ def _shares_win(number: int, kind: str, which: str, how: str) -> Finding:
 
 
 D1 = _shares_win(1, SWAPPED, "belong to another source", "translations of swapped sources against true pairs")
-D2 = _shares_win(2, WORST, "of its own are worst", "the fifth with the lowest chrF against the others")
+D2 = _shares_win(2, WORST, "are the worst of its own", "the fifth with the lowest chrF against the others")

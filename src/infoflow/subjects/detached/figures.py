@@ -21,11 +21,11 @@ _METHOD = Method(
     id="detached-translation",
     title="Detached translations",
     text=r"""
-    The score of a translation is the mean over its tokens of the share of the source (ALTI+) after a decoder layer, or
-    of its log-probability. The AUC is the probability that a detached translation has the lower score; ties count as
-    one half. Detached translations are the corpus's own with another source: of a sentence of similar length (swapped),
-    without text (emptied), or with half of its tokens from another sentence (replaced); and the fifth of the model's
-    own translations with the lowest chrF (worst).
+    The score of a translation is a mean over its tokens: of the share of the source (ALTI+) after a decoder layer, or
+    of the log-probability. The AUC is the probability that a detached translation has the lower score; ties count as
+    one half. Three kinds of detached translations are the corpus's translations with another source: that of a sentence
+    of similar length (swapped), a source without text (emptied), or one with half of its tokens from another sentence
+    (replaced). The fourth kind is the fifth of the model's own translations with the lowest chrF (worst).
     """,
 )
 

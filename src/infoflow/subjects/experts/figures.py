@@ -21,7 +21,7 @@ _METHOD = Method(
     text="""
     A router is a module inside a block that returns the chosen experts of each token. The share of an expert is the
     number of tokens that it gets, divided by all tokens (or by those with the tag). A token goes to several experts, so
-    shares of a layer add up to their number. Special tokens do not count.
+    the shares of a layer add up to that number. Special tokens do not count.
     """,
 )
 _ROW = 20
@@ -72,8 +72,8 @@ def _evenness(series: Series, every: pd.DataFrame) -> str:
 def _strongest(series: Series, best: pd.Series) -> str:
     share = f"{best['value']:.0%} ({best['low']:.0%} to {best['high']:.0%})"
     return (
-        f"Most selective for a tag is expert {int(best['expert'])} of layer {int(best['layer'])}: it gets {share} of "
-        f"tokens with {best['annotation']} {best['tag']}, and {best['baseline']:.0%} of all tokens."
+        f"The expert most selective for a tag is expert {int(best['expert'])} of layer {int(best['layer'])}: it gets "
+        f"{share} of the tokens with {best['annotation']} {best['tag']}, but {best['baseline']:.0%} of all tokens."
     )
 
 
@@ -83,8 +83,8 @@ ROUTING = DeclaredFigure(
     question="Which experts are used, and for which words?",
     how_to_read=(
         "Each square is an expert. Its colour says how its share of tokens compares with the control: equal use of all "
-        "experts, or, by tag, the expert's share of all tokens. If every expert took any token, all squares would be "
-        "pale.",
+        "experts or, for a tag, the expert's share of all tokens. If every expert took its equal share of every kind "
+        "of token, all squares would be pale.",
     ),
     method=_METHOD,
     tables=(EXPERT_ROUTING.name,),

@@ -22,7 +22,7 @@ def explore(
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     name: Names = (),
     port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="Port to listen on; 0: any free one.")] = 0,
-    longest: Annotated[int, Parameter(converter=limited("Count"), help="Maximum tokens of a sentence.")] = 128,
+    longest: Annotated[int, Parameter(converter=limited("Count"), help="Most tokens in a sentence.")] = 128,
     browser: Annotated[bool, Parameter(name="--open", negative=(), help="Open the page in a browser.")] = False,
     host: Annotated[
         str, Parameter(show_default=False, help="Address to listen on for other machines; requires --insecure.")
@@ -38,7 +38,7 @@ def explore(
     Only this computer can open the page, at the printed address. Ctrl-C stops it. Needs the extra [explore].
 
     Args:
-        models: One or two: folders that save_pretrained wrote, .gguf files, or names on the model hub.
+        models: One or two models: folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
     with working(session, *models):
         from infoflow.foundation import UserError, current_display

@@ -94,7 +94,7 @@ def _strongest_key(rows: SeedRows) -> np.ndarray:
     "In a causal LM, composition is strongest through keys: some head finds its keys by what an earlier head wrote, as "
     "induction heads do.",
     source=INDUCTION.beyond,
-    published="a two-layer model: K-composition of induction heads with a previous-token head is large, Q and V small",
+    published="a two-layer model: induction heads have large K-composition with a previous-token head, small Q and V",
     statistic="largest score by key over all pairs of heads, relative to random rotations, minus the largest by value: "
     "above 0",
     reads={"ratio": Table(HEAD_COMPOSITION.name, CAUSAL, needs=("via",), known=True).reduce(_strongest_key)},

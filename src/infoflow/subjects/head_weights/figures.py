@@ -64,7 +64,7 @@ def _weights(frame: pd.DataFrame, tables: ModelTables, statistic: str, drawing: 
             above = int((own["value"] > own["control_high"]).sum())
             looks = f", at offset {int(best['offset'])}" if statistic == "preferred" else ""
             answer.append(
-                f"{above} of {len(own)} heads of {series.label} exceed the control; highest is head "
+                f"{above} of {len(own)} heads of {series.label} exceed the control; the highest is head "
                 f"{int(best['head'])} of layer {int(best['layer'])} with {best['value']:.2f}{looks} (control "
                 f"{best['baseline']:.2f}, at most {best['control_high']:.2f} in 97.5% of draws)."
             )
@@ -141,9 +141,8 @@ COPYING = DeclaredFigure(
     id="copying-weights",
     question="Which heads copy, by their weights?",
     how_to_read=(
-        "Each square is a head. At 1 (dark blue), whatever token it reads, it raises the logit of that token; at −1 "
-        "(dark orange) it lowers it. "
-        "Random matrices with the same singular values are near 0.",
+        "Each square is a head. A head at 1 (dark blue) raises the logit of whatever token it reads; a head at −1 "
+        "(dark orange) lowers it. Random matrices with the same singular values score near 0.",
         "Only the direct path from embeddings to logits counts, so the score says less about heads in the middle.",
     ),
     draw=partial(_weights, statistic="copying", drawing={"ends": (-1.0, 1.0)}),

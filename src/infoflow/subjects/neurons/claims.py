@@ -44,10 +44,10 @@ def n1(curves: Curves) -> list[Condition]:
 
 
 def _over_detectors(rows: SeedRows) -> np.ndarray:
-    """Share of all detectors that suppress their triggers, and that share for other tokens, (1 + R, 2)."""
+    """Share of detectors that suppress their triggers, and share of all tokens that they suppress, (1 + R, 2)."""
     sizes = rows.column("neurons")
     if sizes.sum() < _LEAST_DETECTORS:
-        raise Absent(f"the causal LM has {int(sizes.sum())} token detectors, needed {_LEAST_DETECTORS}")
+        raise Absent(f"the causal LM has {int(sizes.sum())} token detectors, but {_LEAST_DETECTORS} are needed")
     control = np.broadcast_to(rows.column("baseline"), rows.numbers.shape)
     return np.stack([(part * sizes).sum(1) / sizes.sum() for part in (rows.numbers, control)], axis=1)
 
@@ -75,7 +75,7 @@ def n2(curves: Curves) -> list[Condition]:
     away, others = curves["away"][:, :1], curves["away"][:, 1:]
     return [
         exceeds("detectors that suppress their triggers", away, 0.5, "share", bounds=SHARE, published=0.8),
-        exceeds("the same beyond the share of all tokens", away - others, 0.0, "share", bounds=GAIN),
+        exceeds("that share beyond the share of all tokens", away - others, 0.0, "share", bounds=GAIN),
     ]
 
 
@@ -89,7 +89,7 @@ def _beyond_control(rows: SeedRows) -> np.ndarray:
     "neurons:N3",
     "Some neurons in the first half of a causal LM follow position, regardless of the text.",
     source=_NEURONS,
-    published=f"{_OPT}: all have positional neurons, with two rises, in the first third of the layers and "
+    published=f"{_OPT}: all have positional neurons, whose number rises twice, in the first third of the layers and "
     "above; the second layer of the 125M model has ten that together mark all positions",
     statistic="share of neurons with more than .05 nats of information about position, minus that of the same activity "
     "at the positions of other occurrences of the same token, above .01 in a layer of the lower half",
@@ -112,7 +112,7 @@ def n3(curves: Curves) -> list[Condition]:
     "The layers of a causal LM with the most dead neurons are those whose living neurons fire most rarely, and token "
     "detectors are in its first half.",
     source=_NEURONS,
-    published=f"{_OPT}: layers with most dead neurons are the ones where living neurons activate most "
+    published=f"{_OPT}: the layers with the most dead neurons are those where living neurons activate most "
     "rarely; detectors were looked for in the first half, where the 66B model has most of its 5,351",
     statistic="rank correlation over layers of the share of dead neurons with the inactivity of living ones, above 0; "
     "share of token detectors, mean over the lower half of the layers minus that over the upper half, above 0",

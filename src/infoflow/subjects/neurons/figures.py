@@ -177,7 +177,7 @@ def _sentences(series: Series, detectors: pd.DataFrame, positional: pd.DataFrame
         yield (
             f"Neuron {one['neuron']} of layer {one['layer']} follows position most ({one['kind']}, {one['value']:.2f} "
             f"nats, {one['low']:.2f} to {one['high']:.2f}; {one['baseline']:.2f} through the token alone). Shapes of "
-            f"those listed: {listed(kinds)}."
+            f"the listed neurons: {listed(kinds)}."
         )
 
 
@@ -187,7 +187,7 @@ COURSE = DeclaredFigure(
     question="When do neurons die?",
     how_to_read=(
         "Across: updates. Up: the share of neurons that are active at no token of the corpus; one line per layer.",
-        "A neuron can come back to life: its row in the first matrix stops changing, but its input does not.",
+        "A dead neuron can come back to life: its row in the first matrix stops changing, but its input still changes.",
     ),
     method=_METHOD,
     tables=(NEURONS_BY_LAYER.at_checkpoints,),
@@ -200,9 +200,9 @@ EXAMPLES = DeclaredFigure(
     question="What do single neurons detect, and what do they write?",
     how_to_read=(
         "Detectors: each row is a neuron (layer.neuron) with its triggers. Left of 0, it lowers the logits of the "
-        "tokens that activate it. Its details have the tokens that it raises and lowers most.",
-        "Positional neurons: each row is a neuron; dark where it is active at all tokens of a position. A row of "
-        "only the palest and the darkest cells is a neuron for which position alone decides.",
+        "tokens that activate it. Its details list the tokens whose logits it raises and lowers most.",
+        "Positional neurons: each row is a neuron. A cell is dark where the neuron is active at all tokens of a "
+        "position. If a row has only the palest and the darkest cells, position alone decides whether it is active.",
     ),
     method=_METHOD,
     tables=(NEURON_EXAMPLES.name,),

@@ -10,8 +10,8 @@ def over_scale(*runs: Path, out: Out = None, log: Log = None) -> None:
     """Judge the published findings on several studies, and show how each effect changes with tokens and width.
 
     Args:
-        runs: Folders that `infoflow study` wrote: two or more of different scale, or one with checkpoints; the
-            folder of an earlier comparison counts as the studies that it compared.
+        runs: Folders that `infoflow study` wrote: two or more of different scale, or one with checkpoints. The
+            folder of an earlier comparison stands for the studies that it compared.
         out: Folder for tables and report. Default: runs/over-scale.
     """
     with reporting(log):

@@ -61,7 +61,7 @@ def p1(curves: Curves) -> list[Condition]:
 def _distances(rows: SeedRows) -> np.ndarray:
     """Distance of the kept share from 1, averaged over numbers of kept parts, for each ranking and the random limit.
 
-    Another random order is nearer to 1 than the limit with probability .025.
+    The limit is a distance that another random order would fall below with probability .025.
     """
     inner = rows.at((rows.frame["parts"] > 0) & (rows.frame["parts"] < rows.frame["total"]))
     by_ranking = {name: np.abs(1 - own.numbers).mean(axis=1) for name, own in inner.groups("ranking")}
@@ -86,11 +86,11 @@ _FAITHFULNESS = {"distance": _RANKINGS.reduce(_distances), "gap": _GAP}
     source=_FAITH,
     published="GPT-2 small: circuits by EAP-IG are more faithful than those by EAP, for edges; here for heads and "
     "feed-forward parts",
-    statistic="distance from 1 of the share that the best parts keep, mean over their numbers: by gradients, minus by "
-    "integrated gradients, above 0",
+    statistic="distance from 1 of the share that the best parts keep, mean over numbers of parts: ranked by gradients, "
+    "minus ranked by integrated gradients, above 0",
     reads=_FAITHFULNESS,
     controls=(),
-    uncontrolled="both rankings are scored on the same pairs, which chose neither",
+    uncontrolled="both rankings are scored on the same pairs, and neither was chosen on these pairs",
     learned=(),
     hinders=_no_gap,
     minimum_seeds=1,
@@ -107,11 +107,11 @@ def p2(curves: Curves) -> list[Condition]:
     "The parts of a causal LM with the largest effects are more faithful than random parts.",
     source=_FAITH.beyond,
     published="no number: the source compares methods; random parts are the least that a ranking must exceed",
-    statistic="distance from 1 of the share that kept parts keep, mean over their numbers: by exact effects, gradients "
-    "and integrated gradients, below the 2.5th percentile of random orders",
+    statistic="distance from 1 of the share that the best parts keep, mean over numbers of parts: ranked by exact "
+    "effects, gradients and integrated gradients, below the 2.5th percentile of random orders",
     reads=_FAITHFULNESS,
     controls=(),
-    uncontrolled="random orders are the comparison, and all are scored on pairs that did not choose them",
+    uncontrolled="random orders are the comparison, and all rankings are scored on pairs that were not used to rank",
     learned=(),
     hinders=_no_gap,
     minimum_seeds=1,

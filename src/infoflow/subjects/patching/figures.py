@@ -101,8 +101,8 @@ def _best(series: Series, own: pd.DataFrame, agreement: pd.DataFrame | None) -> 
     stack = f"{best['stack']} " * (best["stack"] == "encoder") + "cross-attention " * (best["kind"] == "cross")
     yield (
         f"The head that carries most in {series.label} is head {best['head']} of {stack}layer {best['layer']}: its "
-        f"clean value alone restores {_interval(best)} of the difference; with a value of another input of the same "
-        f"metric it is {best['baseline']:.2f}."
+        f"clean value alone restores {_interval(best)} of the difference; a value from another input of the same "
+        f"metric restores {best['baseline']:.2f}."
     )
     if agreement is None:
         return
@@ -146,7 +146,7 @@ def _reached(rows: pd.DataFrame, label: str) -> str:
         return ""
     return (
         f"the best {enough[0]['parts']} of {enough[0]['total']} parts by {label} keep {_interval(enough[0])} of the "
-        f"difference, as many random ones {enough[0]['baseline']:.2f}"
+        f"difference, while as many random parts keep {enough[0]['baseline']:.2f}"
     )
 
 
@@ -181,7 +181,7 @@ def _example(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _path(own: pd.DataFrame) -> str:
-    """The state from which on the predicting position carries most of the difference."""
+    """The first state from which the predicting position carries most of the difference."""
     own = own.loc[own["stack"] == own["stack"].iloc[-1]]
     last: Any = own.loc[own.loc[own["layer"] == own["layer"].max(), "value"].idxmax()]
     weak = own.loc[(own["position"] == last["position"]) & (own["value"] < 0.5), "layer"]
@@ -208,7 +208,7 @@ _FIGURES = (
     _figure(
         "example", "Where does the difference travel in one pair?",
         "Across: tokens. Up: states, from the embeddings to the last block. Blue: the clean value of this state "
-        "restores the answer. The blue path leads from the token that differs to the one that predicts.",
+        "restores the answer. The blue path leads from the token that differs to the token that predicts.",
         _example, PATCHING_EXAMPLE.name,
     ),
     _figure(
@@ -220,8 +220,8 @@ _FIGURES = (
     ),
     _figure(
         "faithfulness", "How many parts are enough?",
-        "Only the best heads and feed-forward parts see the clean input; all others have their values of the corrupted "
-        "one. The sooner a curve reaches 1, the better its ranking found the parts that matter.",
+        "Only the best heads and feed-forward parts see the clean input; all others keep their values from the "
+        "corrupted input. The sooner a curve reaches 1, the better its ranking found the parts that matter.",
         _faithfulness, PATCHING_FAITHFULNESS.name, claims=("patching:P2", "patching:P3"),
     ),
 )  # fmt: skip

@@ -38,7 +38,7 @@ def patch(
         pairs: A file, `grammar:N`, or pairs; see `read_pairs`.
         out: The run folder.
         parts: Kinds of parts, as for `patch_effects`.
-        steps: Steps of the integral.
+        steps: Number of steps of the integral.
         limit: Maximum number of pairs, chosen by hash; None: all.
 
     Raises:

@@ -27,8 +27,8 @@ def swap_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) ->
 
     $$ e(z) = \frac{m(x \mid z \leftarrow z(x')) - m(x)}{m(x') - m(x)} $$
 
-    with $x$ the sentence that gets values, $x'$ the other one, and $m$ the logit of one token minus that of another. By
-    default these are the two tokens whose probability differs most between the sentences, one in each direction.
+    where $x$ is the sentence that gets values, $x'$ the other one, and $m$ the logit of one token minus that of
+    another. By default these are the tokens whose probability differs most between the sentences, one per direction.
 
     | choice | content |
     |---|---|
@@ -40,7 +40,7 @@ def swap_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) ->
 
     | key | content |
     |---|---|
-    | `tokens` | of the other sentence |
+    | `tokens` | tokens of the other sentence |
     | `chosen` | the two tokens: `[id, name]` |
     | `offered` | for each of the two: `[id, name, its probability in the first sentence, in the second]` |
     | `metrics` | $m$ of the first and the second sentence, in nats |

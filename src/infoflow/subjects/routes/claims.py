@@ -90,7 +90,7 @@ def _specialised(rows: SeedRows) -> np.ndarray:
     source=_ROUTES.beyond,
     published=f"{_LLAMA}: some components are specialised on domains such as code or other languages; the model "
     "handles tokens of the same part of speech similarly",
-    statistic="share of the predictions of one part of speech on whose route a head lies, minus the same of all "
+    statistic="share of the predictions of one part of speech on whose route a head lies, minus that share of all "
     "predictions: above .1 for some head and part of speech, which are chosen on one half of the sentences and "
     "measured on the other",
     reads={"gain": _heads(annotation="upos", tag=...).reduce(_specialised)},

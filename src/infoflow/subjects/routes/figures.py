@@ -20,18 +20,18 @@ _METHOD = Method(
     id="route-importance",
     title="Information-flow routes",
     text="""
-    A state is a sum of parts: the state before, and what each head brings from each token, or what the feed-forward
+    A state is a sum of parts: the preceding state, and what each head brings from each token, or what the feed-forward
     block adds. The importance of a part is how much closer it brings the zero vector to the state, in L1 distance, as a
-    share of all parts (Ferrando and Voita 2024). A route starts at the last state of a prediction and keeps all edges
-    with importance from a threshold on, down to the tokens. A part lies on the route if the route has one of its edges,
-    at any token.
+    share of the sum over all parts (Ferrando and Voita 2024). A route starts at the last state of a prediction and
+    follows all edges whose importance reaches a threshold, down to the tokens. A part lies on the route if the route
+    has one of its edges, at any token.
     """,
 )
 _SHORT = {FEED_FORWARD: "FFN", RESIDUAL: "res."}
 _SHORTER = {FEED_FORWARD: "F", RESIDUAL: "r"}
-_MANY = 16  # columns: beyond, squares have no numbers and every fourth head its label
+_MANY = 16  # from this many columns on, squares have no numbers and only every fourth head has a label
 _TITLES = {IMPORTANCE: "importance", ROUTE: "share of routes"}
-_GENERIC = 0.5  # share of routes on which a generic head lies
+_GENERIC = 0.5  # a generic head lies on more than this share of routes
 _RARE = 0.05
 _ROW = 20
 
@@ -61,7 +61,7 @@ def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _chart(own: pd.DataFrame, title: str) -> dict[str, Any]:
-    kept = own.query("part != @RESIDUAL or sublayer != @FEED_FORWARD")  # that residual has the rest of 100%
+    kept = own.query("part != @RESIDUAL or sublayer != @FEED_FORWARD")  # the omitted residual has the rest of 100%
     many = int(kept["head"].max()) + 2 >= _MANY
     short = _SHORTER if many else _SHORT
     names = [str(head) if part == HEAD else short[part] for part, head in zip(kept["part"], kept["head"], strict=True)]
@@ -106,14 +106,14 @@ def _by_tag(own: pd.DataFrame) -> str:
     if best["low"] <= best["baseline"]:
         return f"No head lies on more routes of one {best['annotation']} than of all predictions."
     return (
-        f"Most selective is head {int(best['head'])} of layer {int(best['layer'])}: it lies on {best['value']:.0%} "
-        f"({best['low']:.0%} to {best['high']:.0%}) of the routes of {best['annotation']} {best['tag']}, and on "
-        f"{best['baseline']:.0%} of all."
+        f"The most selective is head {int(best['head'])} of layer {int(best['layer'])}: it lies on "
+        f"{best['value']:.0%} ({best['low']:.0%} to {best['high']:.0%}) of the routes of {best['annotation']} "
+        f"{best['tag']}, and on {best['baseline']:.0%} of all routes."
     )
 
 
 def _by_domain(own: pd.DataFrame) -> str:
-    """Heads on most routes of every label, and heads of one label."""
+    """How many heads lie on most routes of every label, and how many are specific to one label."""
     heads = own[(own["annotation"] == LABEL) & (own["part"] == HEAD)]
     if heads.empty:
         return ""

@@ -99,7 +99,7 @@ _S3_READS: dict[str, Reading] = {
     source=OURS,
     published="none: the sources compare no objectives",
     statistic="share of attention on the first token, minus that of uniform attention, averaged over all heads of "
-    "self-attention: that of the causal LM minus that of the masked LM, above 0",
+    "self-attention: causal LM minus masked LM, above 0",
     reads=_S3_READS,
     controls=(seeds_alone(_S3_READS, "causal", "masked"),),
 )
@@ -117,7 +117,7 @@ def _course(rows: SeedRows) -> np.ndarray:
     """Share of the ratio's rise that one block makes, and share of later layers (except the last) above 1,000."""
     frame = rows.frame.sort_values("layer")
     if len(frame) < 4:
-        raise Absent(f"the model is too shallow: it has {len(frame) - 1} blocks, needed 3")
+        raise Absent(f"the model is too shallow: it has {len(frame) - 1} blocks, but 3 are needed")
     ratios = SeedRows(frame, rows.number).numbers
     logs = np.log(np.maximum(ratios, 1e-9))
     rises, total = np.diff(logs, axis=1), logs.max(axis=1) - logs[:, 0]
@@ -149,12 +149,12 @@ def s4(curves: Curves) -> list[Condition]:
     return [
         exceeds("largest activation over the median", curves["largest"], _TIMES, "ratio"),
         exceeds("share of the rise that one block makes", by_one, 0.5, "share of the rise", bounds=SHARE),
-        exceeds("layers after it with such activations", later, 0.5, "share", bounds=SHARE),
+        exceeds("layers after that block with such activations", later, 0.5, "share", bounds=SHARE),
     ]
 
 
 def _changes(rows: SeedRows) -> np.ndarray:
-    """Mean over layers of the loss change by zeroing, minus that of the control, and minus the change by the mean."""
+    """Mean over layers of the loss change from zero, minus that of the control, and minus the change from the mean."""
     changes = dict(rows.groups("mode"))
     if set(changes) != {"zero", "mean"}:
         raise Absent(f"{MASSIVE_ABLATION.name} lacks a mode")
@@ -175,6 +175,6 @@ def _changes(rows: SeedRows) -> np.ndarray:
 )
 def s5(curves: Curves) -> list[Condition]:
     """The causal LM's largest activations act like constants."""
-    names = ("loss change by zero above that of random activations", "loss change by zero above that by the mean")
+    names = ("loss change from zero above that of random activations", "loss change from zero above that from the mean")
     columns = np.split(curves["change"], 2, axis=1)
     return [exceeds(name, own, 0.0, "nats per token") for name, own in zip(names, columns, strict=True)]

@@ -17,7 +17,7 @@ _METHOD = Method(
     id="sinks",
     title="Sinks and massive activations",
     text="""
-    Each token is in one class: the sentence's first token, further special tokens, punctuation, or others. Shares of
+    Each token is in one class: the sentence's first token, other special tokens, punctuation, or the rest. Shares of
     attention on the classes add up to 1; the first token's own query is left out. A massive activation is one of over
     100 and at least 1,000 times the median magnitude of the sentence's state (Sun et al. 2024). To see what the largest
     activations do, the four largest of each sentence at one layer are set to zero, or to their mean over the corpus;
@@ -33,7 +33,7 @@ _TOKENS = {
 }
 _SHARE = LayerFigure(
     id="attention-sink",
-    question="How much attention falls into a sink?",
+    question="How much attention goes to a sink?",
     table=ATTENTION_SINK,
     axis={"y_title": "share of attention", "x_title": "block", "baseline_name": "uniform attention", "bounds": SHARE},
     noun="the share of attention",
@@ -41,8 +41,8 @@ _SHARE = LayerFigure(
     how_to_read=(
         "Across: blocks. Up: the mean share of a query's attention, over all heads of self-attention. Shares of all "
         "panels add up to 1.",
-        f"{HOW_BANDS} The dotted line is a head that attends to all visible tokens equally: in short sentences the "
-        "first token gets much of that too.",
+        f"{HOW_BANDS} The dotted line is a head that attends to all visible tokens equally: in short sentences, the "
+        "first token gets much of its attention too.",
     ),
     method=_METHOD,
     claims=("sinks:S1", "sinks:S3"),
@@ -59,7 +59,7 @@ _LENGTH = LayerFigure(
     wording=moves("the relative length of values"),
     how_to_read=(
         "Up: the length of the values of these tokens, divided by that of other tokens in the same sentence, averaged "
-        "over heads. Below 1 attention on them moves little: such a head does almost nothing.",
+        "over heads. Far below 1, a head that attends to these tokens moves little and does almost nothing.",
         HOW_BANDS,
     ),
     method=_METHOD,
@@ -102,7 +102,7 @@ _WITHOUT = LayerFigure(
 )
 _SECTION = Section(
     id="sinks",
-    title="Where does attention go that has nothing to do?",
+    title="Where does unused attention go?",
     lead="Softmax must attend somewhere. Many heads give most of their attention to one token, which says little. In "
     "large models a few huge activations mark that token.",
     names={

@@ -23,7 +23,7 @@ from .measures import DIME, LAYER_SPECTRUM
 
 _GEOMETRY = ("average_similarity", "self_similarity", "intrinsic_dimension")
 _EFFECTIVE_RANK = "effective_rank"  # a table of over_training, which may be removed
-_LEAST = 3  # layers
+_LEAST = 3  # minimum number of layers
 _NAMES = [column.name for column in KEYS]
 
 LAYER_CHOICE = TableSchema(
@@ -37,18 +37,18 @@ LAYER_CHOICE = TableSchema(
         *KEYS,
         Column("stack", "string", "", "encoder or decoder: the one that reads the text"),
         Column("task", "string", "", "task of the probe"),
-        Column("measure", "string", "", "of layer_spectrum or geometry, or effective_rank"),
+        Column("measure", "string", "", "measure of layer_spectrum or geometry, or effective_rank"),
         *estimate_columns(
             "Spearman's rho",
             "rank correlation over layers of the measure with the accuracy",
-            "the same for the layer's number, which needs no measure",
+            "rank correlation of the layer's number with the accuracy",
             "layers",
         ),
         Column("highest", "int64", "", "layer where the measure is highest"),
-        Column("lowest", "int64", "", "layer where it is lowest"),
+        Column("lowest", "int64", "", "layer where the measure is lowest"),
         Column("best", "int64", "", "layer where the probe is best"),
         Column("at_highest", "float64", "share", "accuracy in the layer where the measure is highest"),
-        Column("at_lowest", "float64", "share", "accuracy in the layer where it is lowest"),
+        Column("at_lowest", "float64", "share", "accuracy in the layer where the measure is lowest"),
         Column("at_best", "float64", "share", "accuracy in the best layer"),
         Column("at_last", "float64", "share", "accuracy in the last layer"),
     ),
@@ -136,8 +136,8 @@ def inside(objective: Spec, number: int) -> Finding:
         source=LAYER_BY_LAYER,
         published="the average over 32 tasks of text embedding is highest at intermediate layers of Transformers and "
         "state-space models",
-        statistic="accuracy of a linear probe of word labels: some layer between the ends above both the last layer "
-        "and the embeddings, which an untrained model's first layers need not beat",
+        statistic="accuracy of a linear probe of word labels: some layer between the ends exceeds both the last layer "
+        "and the embeddings, since an untrained model's first layers may exceed the last layer alone",
         reads=reads,
         controls=(
             Control(name="untrained model", reads=untrained(reads)),
@@ -167,7 +167,8 @@ def found_by_dime(objective: Spec, number: int) -> Finding:
         f"probing:S-{number}",
         f"In a {NAMES[objective]}, DiME, which needs no labels, is higher in layers where probes are better.",
         source=LAYER_BY_LAYER,
-        published="no number was read; others report that the layer chosen by DiME is about 3 % better than the last",
+        published="no number was read; others report that the layer chosen by DiME is about 3 % better than the last "
+        "layer",
         statistic="Spearman correlation over layers of DiME with the accuracy of a linear probe of word labels, "
         "above 0",
         reads=reads,

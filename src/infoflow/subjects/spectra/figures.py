@@ -34,10 +34,10 @@ _METHOD = Method(
     title="Measures of layers without labels",
     text=r"""
     The entropy of a matrix of states is \(S_1 = -\sum_i \lambda_i \log \lambda_i\), where \(\lambda\) are the
-    eigenvalues of its Gram matrix, divided by their sum: of the tokens of a text (mean over texts) or of the mean
-    states of all texts, centred and of length 1. Curvature is the mean angle between successive steps from token to
-    token. InfoNCE, LiDAR and DiME ask whether two random corruptions of a text (15% of its tokens replaced) are closer
-    to each other than to those of other texts.
+    eigenvalues of its Gram matrix, divided by their sum. The states are those of a text's tokens (mean over texts) or
+    the mean states of all texts, centred and scaled to length 1. Curvature is the mean angle between successive steps
+    from token to token. InfoNCE, LiDAR and DiME ask whether two random corruptions of a text (15% of its tokens
+    replaced) are closer to each other than to corruptions of other texts.
     """,
 )
 
@@ -55,8 +55,8 @@ def _spectra(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         answer += _answers(series, rows, chosen)
     texts = int(frame["count"].median())
     caption = (
-        f"{texts:,} texts. Colours: from the layer where the measure is lowest (pale) to the one where it is highest, "
-        "which is framed. Means over seeds."
+        f"{texts:,} texts. Colours: from the layer where the measure is lowest (pale) to the layer where it is highest "
+        "(framed). Means over seeds."
     )
     return Drawn(data=frame.drop(columns="replicates"), panels=panels, answer=answer, caption=caption)
 
@@ -122,7 +122,8 @@ def _answers(series: Series, rows: pd.DataFrame, chosen: pd.DataFrame | None) ->
             f"{series.label}: the probe of {task} is best at {'layer' if len(layers) == 1 else 'layers'} "
             f"{listed([str(layer) for layer in layers])} ({seeds['at_best'].mean():.1%}; last layer "
             f"{seeds['at_last'].mean():.1%}). Of the measures without labels, {label} "
-            f"orders the layers most like it: rank correlation {best.value:.2f} ({best.low:.2f} to {best.high:.2f}); "
+            f"orders the layers most like the probe: rank correlation {best.value:.2f} ({best.low:.2f} to "
+            f"{best.high:.2f}); "
             f"the layer's number alone has {depth:.2f}."
         )
 
@@ -133,8 +134,8 @@ SPECTRA = DeclaredFigure(
     question="Do measures without labels find the layer that probes best?",
     how_to_read=(
         "Each row is a measure, each square a layer. A measure that finds the best layer for probes is darkest, or "
-        "palest, where the rows of probes are darkest. With few layers many measures do so by chance: the rank "
-        "correlation of the layer's number with the probe is the number to compare with.",
+        "palest, where the rows of probes are darkest. With few layers, many measures do so by chance, so compare "
+        "their rank correlation with that of the layer's number.",
     ),
     method=_METHOD,
     tables=(LAYER_SPECTRUM.name,),

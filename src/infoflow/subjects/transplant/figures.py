@@ -39,11 +39,12 @@ METHOD = Method(
     A head consists of its rows of the query, key and value projections with their biases and its columns of the output
     projection. They are copied bit for bit into the same layer and head of a fresh model, which is initialised with a
     different seed than the trained model. Specialised heads are those with a role (positional, syntactic or rarest
-    token), then the most important ones, as set in the plan, but at most half of a layer's heads. Random heads are as
-    many others of the same layers; shuffled heads have the numbers of each matrix in random order. All fresh models
-    of a seed start from the same weights and read the same batches in the same order. Frozen heads get no gradient,
-    no weight decay and no moments. The loss is computed on the same held-out sentences at every point; over a whole
-    curve it is the mean over the logarithm of updates <i>s</i>, ∫ <i>L</i> d ln <i>s</i> / ∫ d ln <i>s</i>.
+    token), then the most important ones, as set in the plan, but at most half of a layer's heads. Random heads are the
+    same number of other heads in the same layers; shuffled heads are the specialised heads with the numbers of each
+    matrix in random order. All fresh models of a seed start from the same weights and read the same batches in the same
+    order. Frozen heads get no gradient, no weight decay and no moments. The loss is computed on the same held-out
+    sentences at every point; over a whole curve it is the mean over the logarithm of updates <i>s</i>,
+    ∫ <i>L</i> d ln <i>s</i> / ∫ d ln <i>s</i>.
     """,
 )
 WAYS = {False: "heads keep learning", True: "frozen heads"}
@@ -77,7 +78,7 @@ def _heads(
 
 
 def _title(series: Series, frozen: bool, what: str, every: list[Series]) -> str:
-    shown = WAYS[frozen] if what == "loss" else f"{WAYS[frozen]}, gain over its own heads"
+    shown = WAYS[frozen] if what == "loss" else f"{WAYS[frozen]}, gain over the model's own heads"
     return f"{series.label}, {shown}" if len(every) > 1 else f"{shown[:1].upper()}{shown[1:]}"
 
 
@@ -172,8 +173,8 @@ HEADS = DeclaredFigure(
         "Upper panels: held-out loss of fresh models by number of updates. In colour: models with specialised "
         "heads of the trained model in place of some of their own. Grey: with random other heads of the same "
         "layers; with the specialised heads after shuffling the numbers of each matrix; and with their own "
-        "heads. The transplanted heads either keep learning with all other weights or are frozen; frozen heads "
-        "of the model's own stay as initialised.",
+        "heads. The transplanted heads either keep learning with all other weights or are frozen; the model's own "
+        "heads, when frozen, stay as initialised.",
         "Lower panels: how much lower the loss is than with the model's own heads, sentence by sentence; above 0 "
         "is better. If specialised heads help because of what they do, their line lies above that of random "
         "heads, and that of shuffled heads stays near 0. It would be surprising if shuffled heads helped.",

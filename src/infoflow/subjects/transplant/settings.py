@@ -29,19 +29,19 @@ class TransplantPlan:
     """
 
     on: bool = False
-    objectives: DistinctNames = ("translation",)  # objectives, at every seed
+    objectives: DistinctNames = ("translation",)  # objectives whose models donate heads, at every seed
     scope: Scope = "encoder-self"  # scope of the heads
-    heads: Annotated[float, Limits(above=0, at_most=10**6)] = 0.25  # a number, or below 1 a share of the scope's heads
+    heads: Annotated[float, Limits(above=0, at_most=10**6)] = 0.25  # number of heads, or below 1 a share of the scope's
     # in this order: heads with a role (positional, of a relation, rarest token), most important heads
     choose: Choices = ("roles", "importance")
     frozen: Annotated[tuple[bool, ...], Limits(filled=True, distinct=True)] = (False, True)  # train or freeze heads
-    updates: CountOrNone = 0  # of each fresh model; 0: a third of training.updates
+    updates: CountOrNone = 0  # updates of each fresh model; 0: a third of training.updates
     schedule: str = "log:12"  # steps of the learning curves, as in [checkpoints]
     random_draws: Count = 2
-    metric: Literal["bleu", "loss"] = "bleu"  # "bleu" in addition to the loss at the end, for translation
-    rank_sentences: CountOrNone = 400  # of the validation part, for importance; 0: all
-    role_sentences: CountOrNone = 1000  # likewise, for roles
-    score_sentences: CountOrNone = 500  # of the analysed sentences, the same at all steps; 0: all
+    metric: Literal["bleu", "loss"] = "bleu"  # "bleu": for translation, BLEU at the end in addition to the loss
+    rank_sentences: CountOrNone = 400  # validation sentences for importance; 0: all
+    role_sentences: CountOrNone = 1000  # validation sentences for roles; 0: all
+    score_sentences: CountOrNone = 500  # analysed sentences for scores, the same at all steps; 0: all
     save_every: CountOrNone = 250  # updates between checkpoints
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class TransplantPlan:
 
 @runtime_checkable
 class Transplants(Protocol):
-    """What the section is checked against: parts of a study's plan."""
+    """The parts of a study's plan against which the section is checked."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...

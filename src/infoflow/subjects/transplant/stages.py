@@ -79,7 +79,7 @@ def fresh_recipe(recipe: Recipe) -> Recipe:
     """The recipe of the fresh model for a trained model's seed, shared by all its variants.
 
     Initial weights, batch order, noise and dropout use another seed, at least 2³¹, which is derived from the trained
-    one's seed alone.
+    model's seed alone.
     """
     return replace(recipe, seed=derived_seed("fresh-model", recipe.seed))
 
@@ -161,7 +161,7 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         return self._with_columns({TRANSPLANTED_HEADS.name: frame})
 
     def make(self) -> dict[str, Any]:
-        """Plain values: each head of the scope with its importance and roles, and the model's own scores."""
+        """As plain values: each head of the scope with its importance and roles, and the model's own scores."""
         models, recipe, asked = self.models, self.recipe, self.models.plan.transplant
         model, options = models.load(Subject(recipe=recipe)), pass_options(models, recipe)
         current_display().note(f"Scoring the heads of {recipe.name}.")
@@ -298,7 +298,7 @@ class Transplant(OfRecipe, AbstractTableStage):
             return TRANSPLANT_CURVES.conform(pd.DataFrame(columns=TRANSPLANT_CURVES.column_names))
         kept = Snapshots(self._folder / SNAPSHOTS)
         if is_first() and (self._folder / "model").exists() and not set(self._steps) <= set(kept.kept()):
-            shutil.rmtree(self._folder)  # finished for other steps, or damaged
+            shutil.rmtree(self._folder)  # it finished with other steps, or is damaged
         wait_for_all()
         self._train()
         rows = [row for step in self._steps for row in self._points(kept, step)]

@@ -155,7 +155,7 @@ def _numbers(row: Mapping[str, Any]) -> np.ndarray:
 
 
 def _distance(row: Mapping[str, Any], value: float, replicates: np.ndarray) -> Iterator[ObjectiveDistance]:
-    """The pair's distance, if the models share a seed or an objective and it is a number; negative values become 0."""
+    """The pair's distance, if the models share a seed or an objective and `value` is a number; at least 0."""
     ends = [(Spec(row[f"objective_{s}"], row[f"variant_{s}"]).label, int(row[f"seed_{s}"])) for s in "ab"]
     (one, seed), (other, other_seed) = sorted(ends)
     if np.isfinite(value) and (one == other) != (seed == other_seed):

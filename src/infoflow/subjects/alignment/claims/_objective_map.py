@@ -25,7 +25,7 @@ from ._objective_distances import ASPECTS, Likeness, ObjectiveDistance, Pair, su
 
 
 _STEPS, _STILL = 2000, 1e-8
-_STARTS = 3  # besides classical scaling: local minima of a dozen points may be worse than the best
+_STARTS = 3  # random starts besides classical scaling, since a dozen points have several local minima
 _SHUFFLES = 10
 
 
@@ -38,7 +38,7 @@ class Scaled:
 
 
 def scale(distances_OO: Float[np.ndarray, "object object"], start_OD: np.ndarray | None = None, num: int = 2) -> Scaled:
-    r"""Metric scaling by SMACOF, the best of several starts or from one start; equal input gives an equal picture.
+    r"""Metric scaling by SMACOF from `start_OD`, or else the best of several starts; equal input gives equal pictures.
 
     $$ \sigma_1 = \sqrt{\sum_{i<j} (d_{ij} - \delta_{ij})^2 / \sum_{i<j} d_{ij}^2} $$
 
@@ -92,7 +92,7 @@ def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
 def turn(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
     """The rotation, with or without reflection, (D, D), that brings centred points nearest to other centred points.
 
-    It does not depend on sizes. Source: [@schonemann1966].
+    It does not depend on the scale of either. Source: [@schonemann1966].
     """
     return orthogonal_procrustes(points_OD - points_OD.mean(axis=0), onto_OD - onto_OD.mean(axis=0))[0]
 
@@ -120,7 +120,7 @@ LEAST_OBJECTIVES = 5
 MEAN = -1
 """The value of the column `seed` for the mean of all seeds."""
 _PERMUTATIONS = 9999
-_DIGITS = 9  # threshold for distances: identical untrained models differ by rounding
+_DIGITS = 9  # decimals to which distances are rounded, because identical untrained models differ by rounding errors
 
 
 def _text(name: str, description: str) -> Column:
@@ -133,23 +133,23 @@ def _number(name: str, unit: str, description: str) -> Column:
 
 _ABOUT = (
     _text("architecture", "family of the blocks"),
-    _text("aspect", "in what the models are compared: spaces, spaces by CKA, heads, learning"),
+    _text("aspect", "aspect in which the models are compared: spaces, spaces by CKA, heads, learning"),
     Column("trained", "bool", "", "false: models as initialised (the control)"),
 )
 _SEEDS = Column("seeds", "int64", "seeds", "number of seeds behind the value")
 
 OBJECTIVE_DISTANCES = TableSchema(
     name="objective_distances",
-    description="Distance between the models of two objectives, mean over seeds; for the same objective twice: the "
-    "distance between its seeds.",
+    description="Distance between the models of two objectives, mean over seeds. If both are the same objective, it is "
+    "the distance between models of two seeds.",
     columns=(
         *_ABOUT,
-        _text("measure", "of the distance"),
+        _text("measure", "measure of the distance"),
         _text("first", "objective, with its variant"),
-        _text("second", "the other one, or the same: then of two seeds"),
+        _text("second", "the other objective, or the same one for a distance between seeds"),
         _number("value", "see measure", "distance, at least 0"),
         _number("low", "see measure", "lower end of its 95% interval over seeds and sentences; NaN without either"),
-        _number("high", "see measure", "upper end"),
+        _number("high", "see measure", "upper end of the interval"),
         _SEEDS,
     ),
 )
@@ -160,17 +160,17 @@ OBJECTIVE_MAP = TableSchema(
     columns=(
         *_ABOUT,
         _text("objective", "what the models were trained for"),
-        _text("variant", 'what sets it apart; "": nothing'),
+        _text("variant", 'variant of the objective; "": none'),
         _text("family", "family that the objective declares"),
         Column("seed", "int64", "", "seed; -1: the mean of all"),
-        _number("x", "of the distance", "place across"),
-        _number("y", "of the distance", "place upwards"),
+        _number("x", "of the distance", "horizontal position"),
+        _number("y", "of the distance", "vertical position, upwards"),
         _number("stress", "", "Kruskal's stress-1 of the picture: 0 is exact, .2 is poor"),
-        _number("shuffled_stress", "", "the same for shuffled distances, mean of 10; NaN for single seeds"),
+        _number("shuffled_stress", "", "stress for shuffled distances, mean of 10; NaN for single seeds"),
         _text("nearest", "the closest objective, with its variant; ties: the first by name"),
-        _text("nearest_family", "its family"),
-        _number("nearest_distance", "of the distance", "its distance"),
-        Column("equally_near", "int64", "objectives", "objectives at this distance"),
+        _text("nearest_family", "family of the closest objective"),
+        _number("nearest_distance", "of the distance", "distance to the closest objective"),
+        Column("equally_near", "int64", "objectives", "number of objectives at this distance"),
         _SEEDS,
     ),
 )
@@ -181,11 +181,11 @@ OBJECTIVE_FAMILIES = TableSchema(
     columns=(
         *_ABOUT,
         _number("value", "share", "share of the objectives"),
-        _number("low", "share", "lower end: Wilson's 95% interval for this number, and no higher than any single seed"),
-        _number("high", "share", "upper end, likewise"),
-        _number("baseline", "share", "expected with shuffled families"),
-        _number("p", "probability", "that shuffled families reach the share (9,999 permutations)"),
-        Column("count", "int64", "objectives", "objectives with a relative in the map"),
+        _number("low", "share", "lower end of Wilson's 95% interval for `count`, and no higher than any single seed"),
+        _number("high", "share", "upper end of that interval, and no lower than any single seed"),
+        _number("baseline", "share", "share expected with shuffled families"),
+        _number("p", "probability", "probability that shuffled families reach the share (9,999 permutations)"),
+        Column("count", "int64", "objectives", "number of objectives with a relative in the map"),
         _SEEDS,
     ),
 )
@@ -199,7 +199,7 @@ class _Matrices:
 
     names: list[str]
     mean_OO: np.ndarray
-    by_seed: dict[int, np.ndarray]  # for seeds that have all pairs
+    by_seed: dict[int, np.ndarray]  # only for seeds that have all pairs
 
 
 def objective_map(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

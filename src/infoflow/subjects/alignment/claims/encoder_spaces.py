@@ -22,7 +22,7 @@ METRICS = ("mse", *UNITS)
 
 
 def controls(metrics: Iterable[str], states: str) -> tuple[Control, ...]:
-    """Controls: encoders that were trained differently, instead of the aligned one."""
+    """Controls that replace the aligned encoder by encoders that were trained differently."""
     kinds = {"trained on shuffled links": "shuffled", "trained on the regulariser only": "regulariser only"}
     return tuple(Control(name=name, reads=pairs(metrics, states, kind)) for name, kind in kinds.items())
 
@@ -43,14 +43,14 @@ def alignment(kind: str, metric: str, states: str) -> Reading:
     "Alignment brings a masked LM's space closer to a translation encoder's than any linear map of it does.",
     source=ENCODER_SPACES,
     published="directions only: error falls; retrieval, RSA and PWCCA rise",
-    statistic="aligned encoder against the unaligned one under its best linear map, on held-out words: squared error "
-    "lower; retrieval both ways, RSA and PWCCA to the translation encoder higher",
+    statistic="aligned encoder against the unaligned one under its best linear map, on held-out words: lower squared "
+    "error; higher retrieval in both directions, RSA and PWCCA to the translation encoder",
     reads=pairs(METRICS, "mapped"),
     controls=controls(METRICS, "mapped"),
     learned=(MASKED, TRANSLATION),
 )
 def z3(curves: Curves) -> list[Condition]:
-    """Held-out words after the map."""
+    """Scores on held-out words after the map."""
     falls = exceeds("fall of the squared error", -gain(curves, "mse"), 0, "squared units")
     rises = [exceeds(f"rise of {metric}", gain(curves, metric), 0, unit) for metric, unit in UNITS.items()]
     return [falls, *rises]
@@ -67,7 +67,7 @@ _Z4_METRICS = ("average similarity gap", "self-similarity gap")
     "shrank (.069 to .036, one seed). Longer alignment did not help.",
     examined="alignment",
     published="direction only: the curves of average and self-similarity approach the translation encoder's",
-    statistic="mean over layers of the absolute difference to the translation encoder, of average similarity and of "
+    statistic="mean over layers of the absolute difference from the translation encoder, in average similarity and in "
     "self-similarity: smaller for the aligned masked LM than for the unaligned one",
     reads=pairs(_Z4_METRICS, "encoder"),
     controls=controls(_Z4_METRICS, "encoder"),

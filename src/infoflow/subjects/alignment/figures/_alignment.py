@@ -55,7 +55,7 @@ _KINDS = {
 
 class _Score(NamedTuple):
     title: str
-    name: str  # in a sentence
+    name: str  # the score's name in a sentence
     bounds: tuple[float, float] = SHARE
 
 
@@ -75,7 +75,7 @@ ALIGNMENT = Section(
     short="Align",
     title="Can one space be turned into another?",
     lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
-    "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "
+    "coordinates, which a map undoes? Or do the vectors hold different things, so that the encoder itself has to "
     "learn?",
     names={
         "alignment-scores": "alignment/scores",
@@ -131,9 +131,9 @@ def _score_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
             "that the translation encoder gives it. Under the decoder: the encoder is fine-tuned as part of the "
             "translation model, and a linear map is fitted afterwards. Linear map only: the encoder is not trained.",
             "Grey lines are controls: one is trained on links to words of other sentences; the other, without links, "
-            "only keeps the encoder's vectors and has a random map. They must not come close to the aligned one.",
-            "The dashed grey mark ignores the word: chance for retrieval, the mean vector for the error, shuffled "
-            "words for RSA and PWCCA.",
+            "only keeps the encoder's vectors and has a random map. They must not come close to the aligned encoder.",
+            "The dashed grey mark is the score without knowledge of the word: chance for retrieval, the mean vector "
+            "for the error, shuffled words for RSA and PWCCA.",
         ],
         method=_METHOD,
         data=table,
@@ -242,8 +242,8 @@ def _curve_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         how_to_read=[
             "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
             "word are. Across: layers, from the embeddings (0).",
-            "If alignment made the masked LM like the translation encoder, its line would be nearer to that of "
-            "translation than the unaligned line in every layer, and not only at the top, which is trained to match.",
+            "If alignment made the masked LM like the translation encoder, the aligned line would be nearer to the "
+            "translation line than the unaligned one in every layer, not only at the top, which is trained to match.",
         ],
         method=_METHOD,
         data=everything,
@@ -285,8 +285,8 @@ def _bleu_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         caption=f"{_marks(table)} {int(table['count'].median()):,} held-out sentences. sacreBLEU signature: "
         f"{listed(signatures)}.",
         how_to_read=[
-            "The masked LM's encoder replaces the translation model's own, and it and the decoder are trained further "
-            "on few sentences: how fast BLEU rises shows how much the encoder holds of what the decoder needs.",
+            "The masked LM's encoder replaces the translation model's own, and both this encoder and the decoder are "
+            "trained on few sentences. How fast BLEU rises shows how much of what the decoder needs the encoder holds.",
             "The dashed grey mark is a copy of the source.",
         ],
         method=_METHOD,

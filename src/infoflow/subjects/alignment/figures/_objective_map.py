@@ -26,14 +26,15 @@ _METHOD = Method(
     title="The map of objectives",
     text="""
     Distances between the models of two objectives from one seed, mean over seeds. Spaces: 1 − PWCCA (Morcos et al.
-    2018) and 1 − CKA without its bias (Song et al. 2012), between equal layers, mean over those above the embeddings.
+    2018) and 1 − CKA without its bias (Song et al. 2012), between the same layers of both models, mean over layers
+    above the embeddings.
     Heads: the energy distance √(2E|<i>X</i> − <i>Y</i>| − E|<i>X</i> − <i>X</i>′| − E|<i>Y</i> − <i>Y</i>′|) (Székely
     and Rizzo 2013) of two models' heads as points whose coordinates are their scores for the roles; no head
     corresponds to any other. Learning: 1 − rank correlation of the shares of layers × components in the loss change.
     Pictures are metric multidimensional scaling by SMACOF (de Leeuw 1977) with Kruskal's stress
     σ = √(Σ(<i>d</i> − δ)² / Σ<i>d</i>²); pictures of the seeds are turned onto that of the mean (Schönemann 1966).
-    The share of nearest neighbours within a family has Wilson's interval for so many
-    objectives, which treats them as independent; chance is the expected share if families are assigned at random.
+    The share of nearest neighbours within a family has Wilson's interval for this number of objectives, which treats
+    them as independent; chance is the expected share if families are assigned at random.
     """,
 )
 _LABELS = {"spaces": "spaces", "spaces by CKA": "spaces (CKA)", "heads": "heads", "learning": "learning"}
@@ -83,9 +84,10 @@ def _map_figure(
         panels=panels,
         caption=_map_caption(rows, models),
         how_to_read=[
-            "Each mark is an objective: near marks are objectives with similar models. Only distances have a meaning, "
-            "directions have none: the short line at the bottom left is their scale. Families share a colour's hue, "
-            "members differ in shade and mark. A thin grey line leads from each to its true nearest neighbour.",
+            "Each mark is an objective; marks close together are objectives with similar models. Only distances have "
+            "a meaning, not directions; the short line at the bottom left is their scale. Objectives of one family "
+            "share a hue and differ in shade and mark. A thin grey line leads from each objective to its true nearest "
+            "neighbour.",
             "A plane cannot show all distances exactly. The stress in the caption measures the error of each picture: "
             "0 is exact, .05 good, .2 poor; in brackets, the stress for shuffled distances. Where a grey line does not "
             "lead to the nearest mark, the line is right.",
@@ -139,7 +141,7 @@ def _map_sentences(
         f"{' and '.join(labels.get(name, name) for name in row[['first', 'second']])}, {_with_interval(row)}"
         for row in (pairs.iloc[0], pairs.iloc[-1])
     )
-    found = [f"By their spaces, nearest are {nearest}, and farthest {farthest}."]
+    found = [f"By their spaces, the nearest are {nearest}, and the farthest are {farthest}."]
     before = distances[(distances["aspect"] == aspects[0]) & ~distances["trained"]]
     before = before.loc[before["first"] != before["second"], "value"]
     if len(before):
@@ -150,9 +152,9 @@ def _map_sentences(
         stated = [f"{row['label']} (to {row['nearest_label']})" for row in strays.to_dict("records")]
         name = _LABELS.get(aspect, aspect)
         if stated:
-            found.append(f"By their {name}, nearest to an objective of another family: {listed(stated)}.")
+            found.append(f"By their {name}, these are nearest to an objective of another family: {listed(stated)}.")
         else:
-            found.append(f"By their {name}, each is nearest to one of its own family.")
+            found.append(f"By their {name}, each objective is nearest to one of its own family.")
     return found
 
 

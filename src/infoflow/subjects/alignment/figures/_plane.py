@@ -94,7 +94,7 @@ def _seeds(mean: pd.DataFrame, seeds: pd.DataFrame, axes: dict[str, Any], color:
 
 
 def _names(mean: pd.DataFrame, view: PlaneView, color: Any) -> list[Layer]:
-    """The label of each point, with a leader line if it cannot stand next to it."""
+    """The label of each point, with a leader line if there is no room for the label next to the point."""
     places = place_names(view.at(mean), mean["label"].tolist(), _WIDTH, _HEIGHT - 20)
     found = []
     for row, place in zip(mean.to_dict("records"), places, strict=True):
@@ -137,8 +137,8 @@ class LabelPlace:
 
     x: float
     y: float
-    to_right: bool  # the text begins there; otherwise it ends there
-    led: bool  # a line connects the label to its point
+    to_right: bool  # whether the text begins at x; otherwise it ends there
+    led: bool  # whether a line connects the label to its point
 
 
 def place_names(points: np.ndarray, names: Sequence[str], width: float, height: float) -> list[LabelPlace]:

@@ -1,4 +1,4 @@
-"""The two alignments: an encoder learns another encoder's vectors of linked words, or another model's decoder."""
+"""The two alignments: an encoder is trained to give another encoder's vectors, or to serve another model's decoder."""
 
 import copy
 import dataclasses
@@ -46,15 +46,15 @@ class ExplicitConfig:
     """Settings of the published recipe."""
 
     regulariser: Weight = 0.25  # μ: weight of the distance to the initial model
-    attraction: Weight = 1.0  # weight of the distance to the linked words; 0: only the regulariser (a control)
-    merge: Merge = "last"  # a word's vector: its last subword's, or the mean over its subwords
+    attraction: Weight = 1.0  # weight of the distance between linked words; 0: only the regulariser (a control)
+    merge: Merge = "last"  # a word's vector is that of its last subword, or the mean over its subwords
     learning_rate: LearningRate = 5e-5
     warmup: WarmUp = 0.1  # share of one epoch's sentences over which the rate rises; counted in sentences, not steps
     batch_sentences: Count = 8
     epochs: Count = 1
     seed: Seed = 0  # seeds the map's initial weights, the order of sentences, and dropout
-    max_length: Count = 64  # tokens; longer sentences are truncated
-    save_every: CountOrNone = 0  # updates between checkpoints; 0: none, so that an interrupted run restarts
+    max_length: Count = 64  # maximum number of tokens; longer sentences are truncated
+    save_every: CountOrNone = 0  # updates between checkpoints; 0: none, so an interrupted run restarts
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -79,7 +79,7 @@ def align_explicit(
     | symbol  | here                                                                                     |
     |---------|------------------------------------------------------------------------------------------|
     | $f$     | the source encoder, then a linear layer to the target's width; trained jointly           |
-    | $f_0$   | a frozen copy of f as it was at the start, its random map included                       |
+    | $f_0$   | a frozen copy of f as it was at the start, including its random map                      |
     | $g$     | the target model's encoder, frozen                                                       |
     | $(i,j)$ | linked words, one to one; the second term runs over all tokens                           |
 
@@ -133,10 +133,10 @@ class _Alignment:
             self.aligned.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.update = 0  # number of updates made
-        self._order: np.ndarray | None = None  # of the sentences in this epoch
+        self._order: np.ndarray | None = None  # order of the sentences in this epoch
 
     def result(self) -> AlignedEncoder:
-        """The result in the folder, or else from training."""
+        """The result in the folder if there is one, or else the result of training."""
         if is_saved(self.out):
             _check_key(read_facts(self.out)["key"], self.key, self.out)
             return AlignedEncoder.load(self.out, device=str(self.device))
@@ -255,9 +255,9 @@ class ImplicitConfig:
     epsilon: Annotated[float, Limits(above=0, at_most=1)] = 1e-6
     batch_sentences: Count = 32
     epochs: Count = 1
-    max_length: Count = 128  # tokens on either side; longer sentences are truncated
+    max_length: Count = 128  # maximum number of tokens on either side; longer sentences are truncated
     freeze: tuple[str, ...] = ()  # any of "embeddings", "encoder", "decoder": see `PARTS`
-    reinitialise_decoder: bool = False  # the decoder starts from random weights
+    reinitialise_decoder: bool = False  # whether the decoder starts from random weights
     seed: Seed = 0  # seeds the order of sentences, dropout, and a reinitialised decoder
     save_every: CountOrNone = 500  # updates between checkpoints, from which an interrupted run resumes
 
@@ -268,7 +268,7 @@ class ImplicitConfig:
         if set(self.freeze) == set(PARTS):
             raise UserError("Everything is frozen: there is nothing to train. Leave a part out of freeze.")
         if self.reinitialise_decoder and "decoder" in self.freeze:
-            raise UserError("A decoder of random weights must be trained. Leave it out of freeze.")
+            raise UserError("A decoder with random weights must be trained. Leave it out of freeze.")
 
 
 def align_implicit(

@@ -33,7 +33,7 @@ def align_with_controls(
     translated: bool = False,
     config: ExplicitConfig | None = None,
 ) -> dict[Kind, AlignedEncoder]:
-    """The explicit alignment and three control encoders; arguments as in `align_explicit`.
+    """The explicit alignment and three control encoders. The arguments are those of `align_explicit`.
 
     | kind               | encoder                   | map                   | what it shows               |
     |--------------------|---------------------------|-----------------------|-----------------------------|
@@ -93,14 +93,14 @@ def least_squares_map(x: Tensor | np.ndarray, y: Tensor | np.ndarray) -> LinearM
 
     $$ W, b = \arg\min \| X W + 1 b^\top - Y \|_F^2 $$
 
-    The optimum of the explicit alignment if only its projection is trained, without a regulariser.
+    It is the optimum of the explicit alignment if only the projection is trained, without a regulariser.
 
     Args:
         x: (word, width_x), float32 or float64; computed in float64.
-        y: (word, width_y), row i the counterpart of row i of x.
+        y: (word, width_y); row i is the counterpart of row i of x.
 
     Raises:
-        UserError: Not matrices, different numbers of rows, or not finite.
+        UserError: x and y are not matrices, differ in their number of rows, or are not finite.
 
     Source: [@mikolov2013] (without b).
 

@@ -24,7 +24,7 @@ def encoder_of(model: Model) -> PreTrainedModel:
     stack = model.anatomy.reads
     if stack.name != "encoder":
         raise UserError(
-            f"Alignment maps one encoder's space onto another's. {model.name} is a {model.task} model without encoder."
+            f"Alignment maps one encoder's space onto another's. {model.name}, a {model.task} model, has no encoder."
         )
     return model.module.get_encoder() if len(model.anatomy.stacks) > 1 else model.module.base_model
 

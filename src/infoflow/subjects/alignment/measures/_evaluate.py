@@ -1,4 +1,4 @@
-"""How close encoders are to a target's space, on words of held-out sentences, with a cosine corrected for hubs."""
+"""How close encoders are to a target's space on words of held-out sentences, with a cosine corrected for hubs."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from ._held_out import HeldOutWords
 from ._links import AbstractWordLinks, IdentityLinks, LinkedSentences
 
 NEIGHBOURS = 10
-"""Default of the published measure."""
+"""Number of nearest neighbours in the published measure."""
 
 _SCORES_AT_ONCE = 1 << 24
 """Entries of the similarity matrix held at a time when only statistics are needed: 128 MB in float64."""
@@ -82,11 +82,11 @@ ALIGNMENT = TableSchema(
     name="alignment",
     version=2,
     description="How close one encoder is to another's space, on words of sentences that no map was fitted on. mse: "
-    "squared distance of mapped words to their counterparts, per dimension; retrieval forward, backward: share of "
+    "squared distance of mapped words from their counterparts, per dimension; retrieval forward, backward: share of "
     "words that find their counterpart among all by CSLS, source to target and back; rsa, pwcca: similarity of the two "
     "spaces; average similarity, self-similarity: mean cosine of random words, and of the occurrences of a word; "
-    "average similarity gap, self-similarity gap: mean distance of that curve over layers to the target's; bleu: of "
-    "the encoder under the target's decoder.",
+    "average similarity gap, self-similarity gap: mean distance, over layers, of that curve from the target's; bleu: "
+    "BLEU of the encoder under the target's decoder.",
     made_by="a plan with masked-lm and translation, and [alignment] on = true, makes it",
     columns=(
         Column("source_model", "string", "", "model whose encoder is mapped"),
@@ -109,13 +109,13 @@ ALIGNMENT = TableSchema(
         Column("layer", "int64", "layer", "state 0..L of the encoder (0 = embeddings); −1: all layers together"),
         Column("metric", "string", "", "what is measured, see above"),
         Column(
-            "least", "int64", "occurrences", "minimum for self-similarity; rarer words are left out; 0: other metric"
+            "least", "int64", "occurrences", "minimum for self-similarity (rarer words are left out); 0: other metric"
         ),
         *estimate_columns(
             "see metric: squared units, share, correlation, cosine, percent",
             "the score",
-            "mse: of the mean vector; retrieval: chance; rsa, pwcca: shuffled words; similarities: an isotropic space; "
-            "gaps: of an isotropic space; bleu: of a copy of the source",
+            "mse: that of the mean vector; retrieval: chance; rsa, pwcca: value for shuffled words; similarities and "
+            "gaps: value for an isotropic space; bleu: that of a copy of the source",
             "words; sentences for bleu",
         ),
         Column("signature", "string", "", "sacreBLEU's signature; empty for other metrics"),
@@ -137,12 +137,12 @@ _TIE = 1e-9
 class EvaluationOptions:
     """How many words to use; smaller samples are prefixes of larger ones."""
 
-    words: int = 5000  # for all but the two below; PWCCA needs 20 per dimension
+    words: int = 5000  # words for all scores but the two below; PWCCA needs 20 per dimension
     retrieval_words: int = 2000  # candidates of a retrieval
-    rsa_words: int = 1000  # RSA compares all pairs
+    rsa_words: int = 1000  # fewer words, because RSA compares all pairs
     neighbours: int = NEIGHBOURS  # of CSLS
     least: int = 5  # minimum occurrences of a word for self-similarity
-    max_length: int = 64  # tokens; longer sentences are truncated
+    max_length: int = 64  # maximum number of tokens; longer sentences are truncated
 
 
 def evaluate_alignment(
@@ -171,7 +171,7 @@ def evaluate_alignment(
         options: Sample sizes.
 
     Raises:
-        UserError: As in `align_explicit`; there is no encoder, they differ in how they merge words, or no word is
+        UserError: As in `align_explicit`; or `aligned` is empty, its encoders merge words differently, or no word is
             linked.
     """
     options = options or EvaluationOptions()
@@ -241,9 +241,9 @@ def _curve_rows(curves: pd.DataFrame) -> Iterator[Row]:
 
 
 def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
-    """Mean absolute difference of each curve from the target's, over layers; its replicates to first order.
+    """Mean absolute difference, over layers, of each curve from the target's, with first-order replicates.
 
-    (For each replicate, absolute values of small differences would add up noise.)
+    (If each replicate took absolute values itself, the noise of small differences would add up.)
     """
     for metric in CURVES.values():
         own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))
@@ -279,7 +279,7 @@ def retrieval_hits(
 
     $$ \mathrm{CSLS}(x_i, y_j) = 2 \cos(x_i, y_j) - r(x_i) - r(y_j) $$
 
-    with r the mean cosine of a row to its `neighbours` nearest rows of the other matrix, which corrects for rows that
+    Here r is the mean cosine of a row to its `neighbours` nearest rows of the other matrix. It corrects for rows that
     are close to everything. Each row is divided by its own norm. (A published script divides by the norm of the whole
     matrix, which leaves dot products that favour long vectors.) A row that ties with m − 1 others counts 1/m, so
     chance is one over the number of rows. Similarities are computed in blocks, in float64.
@@ -289,7 +289,7 @@ def retrieval_hits(
     units_x, units_y = unit_rows(x, y, neighbours)
     if len(units_x) != len(units_y):
         raise UserError(
-            "Row i of x and of y must be counterparts, so both need as many rows. "
+            "Row i of x and row i of y must be counterparts, so both need the same number of rows. "
             f"Got {len(units_x)} and {len(units_y)}."
         )
     near_x, near_y = mean_nearest(units_x, units_y, neighbours), mean_nearest(units_y, units_x, neighbours)
@@ -299,7 +299,7 @@ def retrieval_hits(
 def _hits(
     queries: Float[Tensor, "word width"], keys: Float[Tensor, "word width"], near: Float[Tensor, " word"]
 ) -> Float[Tensor, " word"]:
-    """For each query the chance of its own key; r of the query is left out, since it shifts all its scores equally."""
+    """For each query, the probability that its own key wins; its own r shifts all its scores and is left out."""
     hits, start = [], 0
     for part in row_blocks(queries, keys):
         scores = 2 * (part @ keys.mT) - near

@@ -26,7 +26,7 @@ _TOKENS = 4096
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HeldOutWords:
-    """The words in the target encoder, and their identity, in the order of a hash."""
+    """Words with the target encoder's states and their identities, in the order of a hash."""
 
     sentences: LinkedSentences
     order: Int[np.ndarray, " word"]
@@ -58,7 +58,7 @@ class HeldOutWords:
         return len(self.order)
 
     def of(self, aligned: AlignedEncoder, source: Model) -> tuple[TokenSample, TokenSample]:
-        """The words in another encoder: all its layers, and the top one after the map (a sample of one layer)."""
+        """The words in another encoder: in all its layers, and in the top layer after the map (as a single layer)."""
         layers, mapped = _source_states(self.sentences, aligned, source)
         types = _types(_texts(self.sentences), self.sentence_ids, self.places, self.sentences.corpus)
         what = self.sentence_ids, self.places, types

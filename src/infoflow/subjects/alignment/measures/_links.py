@@ -21,7 +21,7 @@ from infoflow.models import Model
 from ._encoders import Merge
 
 Links = Int[np.ndarray, "_ 2"]
-"""Word of the source sentence, word of the target sentence; each at most once."""
+"""Pairs of a word in the source sentence and a word in the target sentence; each word occurs at most once."""
 
 _PIECE = re.compile(r"\S+")
 _LINK = re.compile(r"(\d+)-(\d+)")
@@ -47,7 +47,7 @@ class AbstractWordLinks(ABC):
 
     @abstractmethod
     def of(self, sentence_id: int, source_words: int, target_words: int) -> Links:
-        """The links of one sentence with this many words left on each side (long sentences are truncated)."""
+        """The links of one sentence that has this many words on each side after truncation."""
 
 
 @final
@@ -75,14 +75,14 @@ class PharaohLinks(AbstractWordLinks):
 
     name: ClassVar[str] = "file"
 
-    links: dict[int, Links] = field(repr=False)  # by sentence id
+    links: dict[int, Links] = field(repr=False)  # sentence id → links
 
     def word_spans(self, text: str) -> list[tuple[int, int]]:
         return [match.span() for match in _PIECE.finditer(text)]
 
     @classmethod
     def read(cls, path: Path | str, corpus: Corpus) -> "PharaohLinks":
-        """Links from a file of `i-j` pairs (word i of the text, word j of the translation), a line per sentence.
+        """Links from a file of `i-j` pairs (word i of the text, word j of the translation), one line per sentence.
 
         A word with several links is ambiguous: its links are left out and counted.
         """
@@ -122,10 +122,10 @@ class PharaohLinks(AbstractWordLinks):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShuffledLinks(AbstractWordLinks):
-    """The control: each sentence is linked with another one, words in random order.
+    """The control: each sentence is linked with another one, with the words in random order.
 
-    The partner sentence is the same in all epochs. Words are never linked with words of their own sentence: one correct
-    link among many wrong ones would be enough to learn from, since the squared error averages over the wrong ones.
+    The partner sentence is the same in all epochs. Words are never linked with words of their own sentence, because one
+    correct link among many wrong ones would be enough to learn from: the squared error averages over the wrong ones.
     """
 
     name: ClassVar[str] = "shuffled"
@@ -190,12 +190,12 @@ def _one_to_one(pairs: Links) -> Links:
 
 
 Words = Int[Tensor, "link 2"]
-"""Row of a batch, word of that sentence."""
+"""Pairs of a row of a batch and a word of that row's sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LinkedBatch:
-    """Some sentences on both sides; link i joins word i of `source_words` and of `target_words`."""
+    """Some sentences on both sides; link i joins word i of `source_words` and word i of `target_words`."""
 
     source: Stream
     target: Stream
@@ -208,8 +208,8 @@ class LinkedSentences:
     """A corpus as input of two models: the source model reads the text, the target model the text or its translation.
 
     Raises:
-        UserError: Links need the same text on both sides, but there is a translation; or a tokenizer is slow and knows
-            no words.
+        UserError: Links need the same text on both sides, but there is a translation; or a tokenizer is slow and does
+            not report words.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ def word_vectors(
     chosen: Words,
     merge: Merge = "last",
 ) -> Float[Tensor, "link width"]:
-    """One vector per chosen word: its last token's, or the mean over its tokens."""
+    """One vector per chosen word: that of its last token, or the mean over its tokens."""
     sentence = chosen[:, 0]
     inside = words_BT[sentence] == chosen[:, 1:]
     if merge == "last":

@@ -1,4 +1,4 @@
-"""The table of scores that should tell translations detached from their source from faithful ones."""
+"""How well scores separate translations that are detached from their source from faithful translations."""
 
 # T target position, S source token, L decoder layer, N translation, K score
 
@@ -47,7 +47,7 @@ def source_shares(mixing: Mapping[Place, Float[Tensor, "query key"]]) -> Float[T
 
 
 class Detection(NamedTuple):
-    """The AUC of a score that is low where detection should succeed, and its value without each block of sentences."""
+    """The AUC of a score that should be low for detached translations, and the AUC without each block of sentences."""
 
     value: float
     without_block: Float[np.ndarray, " block"]
@@ -64,7 +64,7 @@ class Detection(NamedTuple):
         low_blocks: Int[np.ndarray, " detached"],
         high_blocks: Int[np.ndarray, " faithful"],
     ) -> "Detection":
-        r"""$P(s_- < s_+) + \tfrac12 P(s_- = s_+)$ for a detached and a faithful translation."""
+        r"""$P(s_- < s_+) + \tfrac12 P(s_- = s_+)$ for scores $s_-$ of detached and $s_+$ of faithful translations."""
         wins = (low[:, None] < high) + 0.5 * (low[:, None] == high)
         of_low, of_high = (np.eye(NUM_BLOCKS)[blocks] for blocks in (low_blocks, high_blocks))
         won, pairs = of_low.T @ wins @ of_high, np.outer(of_low.sum(0), of_high.sum(0))
@@ -83,10 +83,10 @@ _LEAST = 10  # sentences
 DETACHED_TRANSLATION = TableSchema(
     name="detached_translation",
     version=1,
-    description="How well a score of a translation shows that it is detached from its source: probability that a "
+    description="How well a score shows that a translation is detached from its source: the probability that a "
     "detached translation has a lower score than a faithful one. Faithful: the corpus's pairs; detached: the same "
-    "translations with another source. worst: of the model's own greedy translations, the fifth with the lowest chrF "
-    "against the others.",
+    "translations with another source. The kind `worst` compares the fifth of the model's own greedy translations "
+    "with the lowest chrF with the others.",
     columns=(
         Column("score", "string", "", "source_share (ALTI+), log_probability (mean over tokens) or random"),
         Column(
@@ -98,28 +98,28 @@ DETACHED_TRANSLATION = TableSchema(
         ),
         Column("layer", "int64", "", "decoder layer after which the share is read, from 1; 0: no layer"),
         *estimate_columns("AUC", "area under the ROC curve", "a random score's", "translations, detached and faithful"),
-        Column("beyond", "float64", "AUC", "value minus that of log_probability"),
-        Column("beyond_low", "float64", "AUC", "lower end of its 95% interval"),
-        Column("beyond_high", "float64", "AUC", "upper end of its 95% interval"),
+        Column("beyond", "float64", "AUC", "value minus the AUC of log_probability"),
+        Column("beyond_low", "float64", "AUC", "lower end of the 95% interval of `beyond`"),
+        Column("beyond_high", "float64", "AUC", "upper end of the 95% interval of `beyond`"),
         Column("mean_detached", "float64", "share; nats; 1", "mean score of the detached translations"),
-        Column("mean_faithful", "float64", "share; nats; 1", "mean score of the faithful ones"),
+        Column("mean_faithful", "float64", "share; nats; 1", "mean score of the faithful translations"),
     ),
 )
 
 
 class DetachedTranslation(Intervention):
-    r"""Whether a low source share detects translations that ignore their source; compared with the model's probability.
+    r"""How well a low source share detects translations that ignore their source, compared with log-probability.
 
     $$ \mathrm{AUC} = P(s_- < s_+) + \tfrac12 P(s_- = s_+), \qquad
        s = \frac1T \sum_j r_j \;\text{ or }\; \frac1T \sum_j \log p(y_j \mid y_{<j}, x) $$
 
-    r is the share of the source after a decoder layer by ALTI+ (`source_shares`). Every translation is read token by
-    token, so that a score belongs to the translation and not to what the model would generate. Detached translations
-    are made by changing the source; the model's own worst ones (kind `worst`) are found by chrF, which other kinds of
-    mistakes lower too.
+    r is the share of the source after a decoder layer by ALTI+ (`source_shares`). The decoder reads every translation
+    as its input, so a score belongs to this translation and not to what the model would generate. Detached translations
+    are made by changing the source, except that the model's own worst ones (kind `worst`) are found by chrF, which
+    other kinds of mistakes lower too.
 
     Args:
-        sentences: Maximum number of pairs, chosen by a hash of their text: the same at every checkpoint.
+        sentences: Maximum number of pairs, chosen by a hash of their text, so they are the same at every checkpoint.
         worst: Share of the model's own translations that count as detached in the kind `worst`.
 
     Source: [@dale2023], [@guerreiro2023] for detection by source share and log-probability; [@ferrando2022plus] for
@@ -171,7 +171,7 @@ class DetachedTranslation(Intervention):
         cut = np.sort(quality)[max(0, round(self.worst * len(pairs)) - 1)]
         worst = quality <= cut if cut < quality.max() else quality < cut
         if not worst.any():
-            current_display().note(f"Translations of {reader.model.name} have equal chrF: none is the worst.")
+            current_display().note(f"All translations of {reader.model.name} have the same chrF, so none is the worst.")
             return []
         return list(_rows(WORST, scores.at(worst), scores.at(~worst)))
 
@@ -212,7 +212,7 @@ class _Pair:
 
 
 def _detached(pairs: Sequence[_Pair]) -> dict[str, list[_Pair]]:
-    """The translations with other sources; a kind has no pairs if its sources would have no token."""
+    """The translations with other sources, by kind; `emptied` skips sources without special tokens."""
     found: dict[str, list[_Pair]] = {SWAPPED: [], EMPTIED: [], REPLACED: []}
     for pair, other in zip(pairs, _partners(pairs), strict=True):
         half = pair.source.copy()
@@ -229,7 +229,7 @@ def _detached(pairs: Sequence[_Pair]) -> dict[str, list[_Pair]]:
 
 
 def _partners(pairs: Sequence[_Pair]) -> list[_Pair]:
-    """For each pair, another one whose source is about as long."""
+    """For each pair, another pair whose source is about as long."""
     order = np.argsort([len(pair.source) for pair in pairs], kind="stable")
     partner = np.empty(len(pairs), dtype=np.int64)
     partner[order] = np.roll(order, 1)

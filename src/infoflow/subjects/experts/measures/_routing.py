@@ -19,19 +19,19 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 ALL = TokenTags.ALL
-_LEAST = 20  # tokens of a tag
+_LEAST = 20  # minimum number of tokens with a tag
 
 EXPERT_ROUTING = TableSchema(
     name="expert_routing",
     description="Share of tokens that a router sends to each expert, over all tokens and over those with a tag. A "
-    "token goes to several experts, so the shares of a layer add up to their number. Special tokens do not count.",
+    "token goes to several experts, so the shares of a layer add up to that number. Special tokens do not count.",
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "block, from 0"),
         Column("expert", "int64", "", "expert, from 0"),
         Column("annotation", "string", "", "column of the corpus's tags; all: every token"),
         Column("tag", "string", "", "tag of the token's word; all: every token"),
-        *estimate_columns("share", "share of tokens", "equal use of all experts; for a tag, the expert's share of all"),
+        *estimate_columns("share", "share of tokens", "equal use of experts; by tag: the expert's share of all"),
     ),
 )
 
@@ -42,8 +42,8 @@ class ExpertRouting(Intervention):
     $$ p_l(e \mid v) = \frac{1}{|T_v|} \sum_{t \in T_v} [e \in \mathrm{top}_k(r_l(h_t))] $$
 
     $T_v$ are the tokens with tag v (or all), $r_l$ is the router of layer l. A router is any module inside a block that
-    returns logits and the chosen experts of each token, so no list of families is needed. If several routers of a block
-    run, the last one counts: JetMoE also chooses attention heads.
+    returns logits and the chosen experts of each token, so no list of families is needed. If a block runs several
+    routers, the last one counts (JetMoE's first router chooses attention heads).
 
     Args:
         sentences: Maximum number of sentences.
@@ -135,7 +135,7 @@ def _is_whole(values: Tensor) -> bool:
 
 
 def _from_scores(scores: Tensor, logits: Tensor) -> Bool[Tensor, "token expert"] | None:
-    """The experts whose score is not 0, if each token has equally many and some have none (Llama 4)."""
+    """The experts whose score is not 0, if their number is the same for all tokens and not all experts (Llama 4)."""
     if scores.shape != logits.shape or not bool((logits != 0).all()):
         return None
     chosen = scores != 0

@@ -30,14 +30,14 @@ _DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # methods t
 
 
 class Responses:
-    """Responses as bytes; strips and sweeps as parts that arrive one by one."""
+    """Computes responses as bytes; strips and sweeps come in parts, one by one."""
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
         self._kept: OrderedDict[str, dict[str, list[dict[str, Any]]]] = OrderedDict()
 
     def kept(self, key: str) -> dict[str, list[dict[str, Any]]]:
-        """Results of a reading beyond its forward pass, for its file: relevance, strips."""
+        """Results computed from a reading after its forward pass (relevance, strips), for the saved file."""
         if key not in self._kept and len(self._kept) >= _MOST_KEPT:
             self._kept.popitem(last=False)
         return self._kept.setdefault(key, {})
@@ -46,14 +46,14 @@ class Responses:
         """Everything requested about a text.
 
         Raises:
-            UserError: It cannot be read, or the request cannot be fulfilled.
+            UserError: The text cannot be read, or the request cannot be fulfilled.
             Forgotten: The key is unknown.
         """
         reading = self.readings.of(request)
         return self._answer(request, reading, {})
 
     def change(self, request: HttpRequest) -> bytes:
-        """The same for the text with a change, and the differences."""
+        """Everything requested about a text with a change, and its differences from the unchanged text."""
         before = self.readings.of(request)
         after = self.readings.changed(before, request.change)
         return self._answer(request, after, {"changed": effect(before, after), "before": before.key}, before)
@@ -117,7 +117,7 @@ class Responses:
     def _further(
         self, reading: SentenceReading, name: str, answer: ViewAnswer, choices: Mapping[str, str]
     ) -> dict[str, Any]:
-        """The answer of a subject's view for the sentence with its change, and the choices behind the answer."""
+        """The answer of a subject's view for the sentence with its change, and the choices that led to the answer."""
         model = reading.subject.model
         with changed(model, reading.change, in_weights=True):
             found = self.attempted(lambda: {**answer(model, reading.sentence, choices), **choices})
@@ -139,7 +139,7 @@ class Responses:
 
 
 def differences(before: SentenceAttention, after: SentenceAttention) -> dict[str, np.ndarray]:
-    r"""Each layer's weights in `after` minus `before`, d with sign s, as bytes $\mathrm{round}(127\, s \sqrt{|d|})$."""
+    r"""Each layer's weight differences d (sign s), after − before, as bytes $\mathrm{round}(127\, s \sqrt{|d|})$."""
     found = {}
     for old, new in zip(before.kinds, after.kinds, strict=True):
         for one, other in zip(old.layers, new.layers, strict=True):
@@ -150,7 +150,7 @@ def differences(before: SentenceAttention, after: SentenceAttention) -> dict[str
 
 
 def wired(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The head, which lists name and byte count of every array under `arrays`, and the arrays, little-endian.
+    """The head, which lists name and byte count of every array under `arrays`, then the little-endian arrays.
 
     >>> answer = wired({"key": "a"}, {"weights": np.array([1, 2], dtype=np.uint8)})
     >>> answer[4:]
@@ -188,7 +188,7 @@ def prediction_relevance(
     Args:
         position: Position in the predicting stack.
         target: The token whose logit is explained; None: the most likely one.
-        against: A second token: then $z_\\text{target} - z_\\text{against}$ is explained.
+        against: A second token. If it is set, $z_\\text{target} - z_\\text{against}$ is explained.
     """
     method = method or default_method(reading)
     if method not in METHODS:

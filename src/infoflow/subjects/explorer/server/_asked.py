@@ -38,7 +38,7 @@ class Change:
         head_set(model, self.heads)
         sizes = {stack.name: len(stack.layers) for stack in model.anatomy.stacks}
         if not all(0 <= layer < sizes.get(stack, 0) for stack, layer in self.layers):
-            raise UserError(f"{model.name} has no such layer to close.")
+            raise UserError(f"{model.name} has no such layer to skip.")
         for stack, tokens in read.tokens.items():
             hidden = self.hidden(stack)
             if hidden and not 0 <= min(hidden) <= max(hidden) < len(tokens):
@@ -72,7 +72,7 @@ def changed(model: Model, change: Change, in_weights: bool = False) -> Iterator[
     A hidden token is removed as key and value from every attention (`without_token` in all blocks): its position and
     its own query stay. Heads are ablated by `ablate`, with means over the sentence. A skipped layer returns its input,
     $h_{l+1} = h_l$; its attention still runs and can be inspected. With `in_weights` a head that gives zeros has
-    attention weights of 0: its output is the same, and all that is computed from weights sees the ablation.
+    attention weights of 0: its output is the same, but everything computed from the weights sees the ablation.
     """
     closed = change.heads if in_weights and change.mode == "zero" else ()
     with ExitStack() as stack:

@@ -35,7 +35,8 @@ def effect(before: SentenceReading, after: SentenceReading) -> dict[str, Any]:
     $$ \mathrm{KL}_t = \sum_v p_t(v) \ln \frac{p_t(v)}{p'_t(v)}, \qquad
     d_{lt} = 1 - \cos(h_{lt}, h'_{lt}) $$
 
-    in nats, with the prediction p at token t before and p' after; null for tokens that no longer see anything.
+    KL is in nats, with the prediction p at token t before the change and p' after it. Tokens that no longer see
+    anything have null.
     """
     model = before.subject.model
     blind = after.change.blind(model, before.sentence)
@@ -79,8 +80,8 @@ def _digits(row: Tensor, left_out: Sequence[int] = ()) -> list[float | None]:
 def token_effects(reading: SentenceReading, stack: str) -> Iterator[list[dict[str, Any]]]:
     """The effect of hiding each token of a stack, a few tokens at a time: one row per token.
 
-    A row has the mean divergence of the predictions, and by layer the distance (1 − cos) by which each other token's
-    states move; the hidden token itself and tokens that see nothing are left out of means.
+    A row has the mean divergence of the predictions and, for each layer, the distance (1 − cos) by which each other
+    token's states move. The hidden token itself and tokens that see nothing are left out of means.
     """
     sentence = reading.sentence
     tokens = [one for one in range(len(sentence.tokens[stack])) if one not in reading.change.hidden(stack)]
@@ -129,7 +130,7 @@ def _mean_divergence(reading: SentenceReading, logits: Tensor, blind: dict[str, 
 def head_effects(reading: SentenceReading, mode: str = "zero") -> Iterator[list[dict[str, Any]]]:
     """The effect of ablating each head (with zero or its mean), one layer at a time: one row per head.
 
-    Blocks below the head's are not rerun.
+    The blocks below that of the head are not rerun.
     """
     model = reading.subject.model
     layers: dict[tuple[str, str, int], list[HeadSet]] = {}

@@ -26,7 +26,7 @@ from infoflow.models import Model, Readout, readout, tap
 
 from ._asked import Change, HttpRequest, changed
 
-_MOST_LOGITS = 1 << 22  # numbers kept with a reading; more are recomputed from its last states
+_MOST_LOGITS = 1 << 22  # logits kept with a reading; if there are more, they are recomputed from its last states
 
 
 class ExploredModel:
@@ -60,7 +60,7 @@ class SentenceReading:
     change: Change
     seen: SentenceAttention
     states: dict[str, Float[Tensor, "_ _ _"]]
-    """By stack: layer with the embeddings, token, width."""
+    """States by stack, as (layers and embeddings, tokens, width)."""
     logits: Float[Tensor, "token vocabulary"] | None
     """Logits of the predicting stack; None if the model has no head, or there are too many to keep.
 
@@ -100,7 +100,7 @@ class SentenceReading:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of its arrays, in bytes."""
+        """Memory that the reading's arrays use, in bytes."""
         tensors = [*self.states.values(), *([] if self.logits is None else [self.logits])]
         layers = [layer for kind in self.seen.kinds for layer in kind.layers]
         arrays = [array for one in layers for array in (one.weights, one.value_norms, one.query, one.key)]
@@ -108,7 +108,7 @@ class SentenceReading:
 
 
 def reading_key(model: Model, sentence: ReadSentence, change: Change, number: int = 0) -> str:
-    """The key of a computation: the model's number, the token ids, the change."""
+    """The key of a reading, made of the model's number, the token ids and the change."""
     ids = {stack: [(token.id, token.type_id) for token in tokens] for stack, tokens in sentence.tokens.items()}
     parts = [sorted(change.hide), sorted(change.heads), sorted(change.layers), change.mode]
     return digest(
@@ -117,7 +117,7 @@ def reading_key(model: Model, sentence: ReadSentence, change: Change, number: in
 
 
 def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> SentenceReading:
-    """One pass: all heads, states and logits."""
+    """Read a sentence in one forward pass: all heads, states and logits."""
     model = subject.model
     change.check(model, sentence)
     watch = AttentionWatch(model, sentence)
@@ -183,7 +183,7 @@ class Readings:
         return self.subjects[number]
 
     def of(self, request: HttpRequest) -> SentenceReading:
-        """The subject of a request: an earlier response's key, or a model and a text.
+        """The reading that a request is about, named by an earlier response's key or by a model and a text.
 
         Raises:
             UserError: The model cannot read the text.
@@ -204,7 +204,7 @@ class Readings:
         return self._made(source.subject, source.sentence, source.change, key)
 
     def of_sentence(self, subject: ExploredModel, sentence: ReadSentence, change: Change) -> SentenceReading:
-        """The reading of some tokens with a change."""
+        """The reading of a sentence with a change."""
         key = reading_key(subject.model, sentence, change, subject.number)
         return self.of_key(key) if key in self._kept else self._made(subject, sentence, change, key)
 

@@ -44,7 +44,7 @@ class ExplorerStopped(Exception):
 class _Job:
     slot: Hashable
     work: Callable[[], Any]
-    patient: bool  # a line of a strip or sweep: interactive requests go first
+    patient: bool  # whether this is a line of a strip or sweep, which lets interactive requests go first
     future: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
 
@@ -52,8 +52,8 @@ class _Job:
 class Worker:
     """Runs the work of all requests in a separate thread, one at a time.
 
-    torch never runs in the event loop, and a model never runs twice at once: otherwise hooks of one request would see
-    the other. Among waiting jobs the newest runs first; patient ones only if no others wait.
+    torch never runs in the event loop, and a model never runs twice at once, since hooks of one request would then see
+    the other request. The newest waiting job runs first; patient jobs run only if no others wait.
     """
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class Worker:
 
         Raises:
             Replaced: A newer request with the same slot came before this one ran.
-            Busy: Four others wait.
-            Stopped: `stop` was called.
+            Busy: Four other requests are waiting.
+            ExplorerStopped: `stop` was called.
         """
         loop = asyncio.get_running_loop()
         job = _Job(slot=slot, work=work, patient=patient, future=loop.create_future(), loop=loop)
@@ -275,7 +275,7 @@ def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: s
 
 
 def told(reading: SentenceReading) -> str:
-    """The change in words."""
+    """The change of a reading, in words."""
     change: Change = reading.change
     tokens = reading.sentence.tokens
     parts = [f"“{tokens[stack][index].text}” hidden" for stack, index in change.hide]

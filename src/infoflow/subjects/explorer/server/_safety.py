@@ -155,9 +155,9 @@ def new_token() -> str:
 
 
 MOST_CONNECTIONS = 64
-"""A browser opens six. Beyond this number, the connection that has been idle longest is closed."""
+"""Beyond this number, the connection that has been idle longest is closed. A browser opens six connections."""
 _PATIENCE = 10.0
-"""Maximum seconds from the start of a request to its end; then its connection is closed."""
+"""Maximum seconds from the start of a request to its end. After that, its connection is closed."""
 
 
 class PatientProtocol(H11Protocol):

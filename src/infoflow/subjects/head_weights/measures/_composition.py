@@ -23,8 +23,8 @@ HEAD_COMPOSITION = TableSchema(
     name="head_composition",
     version=1,
     description="How much each head of self-attention reads of what earlier heads of its stack write, by their "
-    "weights: the earlier heads with the highest scores, for each head and each of query, key and value. Weights are "
-    "no sample, so these numbers have no interval.",
+    "weights. For each head and each of query, key and value, only the earlier heads with the highest scores are "
+    "listed. Weights are not a sample, so these numbers have no interval.",
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "block of the head that reads, from 0"),
@@ -34,7 +34,7 @@ HEAD_COMPOSITION = TableSchema(
         Column("earlier_head", "int64", "", "the head that writes, from 0"),
         Column("value", "float64", "share", "Frobenius norm of the product over the product of norms"),
         Column("baseline", "float64", "share", "root mean square over random rotations between the two matrices"),
-        Column("z", "float64", "standard deviations", "square of the value minus its mean over random rotations"),
+        Column("z", "float64", "standard deviations", "squared value minus the mean square over random rotations"),
         Column("mean", "float64", "share", "mean of the value over all earlier heads, with the same reader and `via`"),
     ),
 )

@@ -24,7 +24,7 @@ STATISTIC = Column(
     "string",
     "",
     "copying: sum of the eigenvalues of the OV circuit over the sum of their magnitudes, between tokens; offset: share "
-    "of positions whose best key by position lies at `offset`; preferred: the same at the head's best offset",
+    "of positions whose best key by position lies at `offset`; preferred: this share at the head's best offset",
 )
 OFFSET = Column("offset", "int64", "tokens", "position of the key minus that of the query; 0 for copying")
 HEAD_WEIGHTS = TableSchema(
@@ -39,8 +39,8 @@ HEAD_WEIGHTS = TableSchema(
         OFFSET,
         Column("value", "float64", "share, or score from −1 to 1", "the statistic"),
         Column("baseline", "float64", "as value", "mean over random matrices with the head's singular values"),
-        Column("control_low", "float64", "as value", "2.5 % quantile of these"),
-        Column("control_high", "float64", "as value", "97.5 % quantile of these"),
+        Column("control_low", "float64", "as value", "2.5 % quantile over the same random matrices"),
+        Column("control_high", "float64", "as value", "97.5 % quantile over the same random matrices"),
     ),
 )
 
@@ -56,11 +56,11 @@ class HeadWeights(Intervention):
     position i adds to the states before the first block, minus its mean over positions; $T_o$ are the positions with a
     visible key at offset o.
 
-    The gain and centring of the norms before a block and before U are folded in. Left out: a norm's division, biases,
-    norms of queries and keys, all other blocks, and of a masked LM's output head all but its last norm and matrix. So
-    scores of layers far from embeddings and output are approximate. Copying needs the stack that predicts, and
-    embeddings as wide as the model; offsets need positions that are added to the embeddings: models with rotary or
-    relative positions have no such rows.
+    The gain and centring of the norms before a block and before U are folded in. Left out are the norms' division,
+    biases, norms of queries and keys, all other blocks, and all of a masked LM's output head but its last norm and
+    matrix. So scores of layers far from embeddings and output are approximate. Copying needs the stack that predicts,
+    and embeddings as wide as the model. Offsets need positions that are added to the embeddings, so models with rotary
+    or relative positions have no such rows.
 
     Args:
         positions: Number of positions, T.
@@ -128,7 +128,7 @@ class HeadWeights(Intervention):
     ) -> Iterator[dict[str, Any]]:
         own = self._shares((places @ head.query) @ (places @ head.key).T, causal)
         spectrum = singular_values(head.query, head.key)
-        if not spectrum.any():  # all keys are equal to it
+        if not spectrum.any():  # the head scores all keys equally
             return
         key = len(spectrum), "offset"
         if key not in random:
@@ -176,5 +176,5 @@ def copying_score(circuit: Float[Tensor, "d d"]) -> float:
 
 
 def singular_values(left: Float[Tensor, "D d"], right: Float[Tensor, "D d"]) -> Float[Tensor, " d"]:
-    """Singular values of left rightᵀ, by their d × d factors."""
+    """Singular values of left rightᵀ, computed from d × d factors."""
     return torch.linalg.svdvals(torch.linalg.qr(left).R @ torch.linalg.qr(right).R.T)

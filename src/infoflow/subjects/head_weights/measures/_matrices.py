@@ -25,8 +25,8 @@ from infoflow.models import (
 )
 from infoflow.models._first_pass import output_embeddings
 
-_SMALL = 1e-4  # relative spread over positions of states without positions
-_TOKENS = 32  # over which the effect of a position on the embeddings is averaged
+_SMALL = 1e-4  # states whose relative spread over positions is below this do not depend on positions
+_TOKENS = 32  # number of tokens over which the effect of a position on the embeddings is averaged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -60,7 +60,7 @@ class Fold:
         return cls(gain.double().cpu(), bool(moved.norm() < 0.1 * norm(x).norm()))
 
     def before(self, weight: Float[Tensor, "D out"]) -> Float[Tensor, "D out"]:
-        """The matrix that reads states before the norm as `weight` reads those after it."""
+        """The matrix that does to states before the norm what `weight` does to states after it."""
         weight = self.gain[:, None] * weight
         return weight - weight.mean(0) if self.centres else weight
 

@@ -45,7 +45,7 @@ def feed_forward_parts(model: Model) -> list[FeedForward]:
     """The feed-forward part of every layer, found by running the model on a few tokens.
 
     Raises:
-        UserError: A layer has none, several (a mixture of experts), or one whose gate is not a module.
+        UserError: A layer has no such part, several (a mixture of experts), or one whose gate is not a module.
     """
     try:
         names = {stack.name: feed_forward_outputs(model, stack.name) for stack in model.anatomy.stacks}
@@ -109,7 +109,7 @@ def _part(model: Model, calls: Calls, inputs: Inputs, part: FeedForward) -> Feed
 
 
 def _gate(calls: Calls, activation: Tensor) -> str | None:
-    """The last module without parameters before the output, or a projection with the sign of the activation."""
+    """The last module without parameters before the output, or a module whose output has the activation's sign."""
     shape, size = activation.shape[-1:], activation.numel()
     fitting = [call for call in reversed(calls) if call[2].shape[-1:] == shape and call[2].numel() == size]
     for name, module, _ in fitting:

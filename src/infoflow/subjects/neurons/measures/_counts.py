@@ -18,15 +18,15 @@ from infoflow.foundation import stream as random_stream
 from ._activity import FeedForward, feed_forward_parts, watched
 
 GROUPS = 8
-"""Groups of 8 bootstrap blocks: counts are held for each, so error bars come from leaving out one at a time."""
+"""Number of groups of 8 bootstrap blocks. Each has its own counts, so error bars come from leaving out one group."""
 KEPT = 32
-"""Tokens held for each neuron and group."""
-_SINGLE = 64  # positions with a bin each
-_PER_OCTAVE = 8  # bins for each doubling from there on
+"""Number of tokens held for each neuron and group."""
+_SINGLE = 64  # number of first positions with a bin each
+_PER_OCTAVE = 8  # number of bins for each doubling of the position above `_SINGLE`
 
 
 def position_bin(position: Int[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
-    """Bin of each position: positions below 64 have one each, and from there each doubling has eight.
+    """Bin of each position: each position below 64 has its own bin, and each doubling above that has eight bins.
 
     >>> position_bin(np.array([0, 63, 64, 71, 72, 127, 128, 512])).tolist()
     [0, 63, 64, 64, 65, 71, 72, 88]
@@ -38,9 +38,9 @@ def position_bin(position: Int[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
 
 
 class TokenCounts:
-    r"""How often each token activates each neuron, for the tokens that do so most often: Misra–Gries counters.
+    r"""How often the most frequent tokens of each neuron activate it, in Misra–Gries counters.
 
-    A counter is never above the true number, and below it by at most `lost`, where
+    A counter is never above the true number, and is below it by at most `lost`, where
 
     $$ (K + 1)\, \mathrm{lost} \le n - \sum_k c_k $$
 
@@ -116,8 +116,8 @@ class StackCounts:
 
     layers: dict[int, ActivityCounts] = field(default_factory=dict)
     controls: dict[int, ActivityCounts] = field(default_factory=dict)
-    """The control: the same activity with shuffled tokens of the batch, and with the position of another occurrence of
-    the same token; one group."""
+    """The control, over a single group: the same activity with shuffled tokens of the batch, and with the position of
+    another occurrence of the same token."""
     frequencies: Int[Tensor, "group type"]
     positions: Int[Tensor, "group bin"]
     control_positions: Int[Tensor, " bin"]
@@ -160,9 +160,9 @@ class _Tokens:
     bins: Int[Tensor, " token"]
     order: Int[Tensor, " token"]
     repeated: Int[Tensor, " shared"]
-    """Tokens that occur several times in the batch."""
+    """Places of tokens that occur several times in the batch."""
     others: Int[Tensor, " shared"]
-    """For each of these, another occurrence of the same token."""
+    """For each of these places, another occurrence of the same token."""
 
     @classmethod
     def of(cls, group: int, stream: Stream, random: np.random.Generator) -> "_Tokens":

@@ -12,15 +12,15 @@ TRIGGERS = 5
 """Maximum number of tokens that a detector detects."""
 _COVERED = 0.95
 LEAST = 10
-"""Minimum occurrences of a token that a neuron can detect."""
+"""Minimum number of occurrences of a token that a neuron can detect."""
 
 OSCILLATING, TWO_SIDED, ONE_SIDED, OTHER = "oscillating", "two-sided", "one-sided", "other position"
 SHAPES = (OSCILLATING, TWO_SIDED, ONE_SIDED, OTHER)
 """Shapes of the profile of a positional neuron."""
 POSITIONAL_NATS = 0.05
 """Mutual information with position above which a neuron is positional."""
-_EXTREME = 0.05  # a bin is an extreme if a neuron is active at less than this share of tokens, or inactive
-_JUDGED = 50  # minimum tokens of a bin that can be an extreme
+_EXTREME = 0.05  # a bin is an extreme if the neuron is active, or inactive, at less than this share of its tokens
+_JUDGED = 50  # minimum number of tokens in a bin that can be an extreme
 
 
 def position_information(
@@ -34,7 +34,7 @@ def position_information(
     | symbol | here                                                                            |
     |--------|---------------------------------------------------------------------------------|
     | $n_p$  | `tokens`: tokens in bin p of positions; N in all bins                             |
-    | $f_p$  | `active` / `tokens`: share at which the neuron is active; f over all bins         |
+    | $f_p$  | `active` / `tokens`: share of tokens at which it is active; f over all bins       |
     | $P$    | number of bins with tokens                                                       |
 
     The last term is the bias of the plug-in estimate for a binary variable. It is left out for a neuron that is always
@@ -61,7 +61,8 @@ def shapes(active: Int[np.ndarray, "bin neuron"], tokens: Int[np.ndarray, " bin"
     """Index in `SHAPES` of each profile.
 
     A bin with at least 50 tokens is an extreme if the neuron is active at less than 5 % or more than 95 % of them.
-    Oscillating: the profile goes from one extreme to the other and back; two-sided: it reaches both; one-sided: one.
+    Oscillating: the profile goes from one extreme to the other and back; two-sided: it goes from one extreme to the
+    other; one-sided: it reaches only one extreme.
     """
     judged_P = tokens >= _JUDGED
     share_PF = active[judged_P] / tokens[judged_P, None]
@@ -81,11 +82,11 @@ class Detectors(NamedTuple):
     found: np.ndarray
     """(F,) bool: whether the neuron is a detector by these counts, which are exact or too low."""
     undecided: np.ndarray
-    """(F,) bool: whether it is no detector by these counts, but would be one by the highest possible ones."""
+    """(F,) bool: whether it is no detector by these counts, but would be one by the highest possible counts."""
     tokens: np.ndarray
-    """(5, F): its triggers, most frequent first; −1: none."""
+    """(5, F): the neuron's triggers, most frequent first; −1: none."""
     share: np.ndarray
-    """(F,) share of its activations that are on its triggers."""
+    """(F,) share of the neuron's activations that are on its triggers."""
 
 
 def token_detectors(
@@ -97,17 +98,17 @@ def token_detectors(
 ) -> Detectors:
     r"""Neurons that are active if and only if the token is one of at most five.
 
-    1. The most frequent tokens that together make up at least 95 % of the neuron's activations are at most five.
-    2. Its triggers are those of them at which it is active in at least 95 % of their occurrences.
-    3. Triggers make up at least 95 % of its activations.
+    1. At most five tokens, the most frequent ones, make up at least 95 % of the neuron's activations.
+    2. Its triggers are those of these tokens that activate it in at least 95 % of their occurrences.
+    3. Its triggers make up at least 95 % of its activations.
 
     Args:
         ids: Tokens at which each neuron is most often active; −1: none.
         counts: How often each of these tokens activates it; possibly too low.
         lost: By how much counts may be too low.
         active: How often each neuron is active.
-        frequencies: Occurrences of each token. A token needs ten to be a trigger: one that occurs once activates each
-            neuron at all or none of its occurrences. This is ours.
+        frequencies: Occurrences of each token. A trigger needs ten occurrences, since a token that occurs once
+            activates each neuron at all or at none of its occurrences. This minimum is ours.
 
     Source: [@voita2023neurons], section 4.2.
     """

@@ -51,7 +51,7 @@ class LayerNeurons:
         self.control_positional, self.control_shapes = self.control_information > POSITIONAL_NATS, shapes(*control)
 
     def control_detectors(self) -> float:
-        """Share of detectors among neurons with the same activity, but shuffled tokens."""
+        """Share of detectors among neurons with the same activity but shuffled tokens."""
         ids, counts = _candidates(self._control.tokens)
         given = counts.sum(0), self._control.tokens.lost.sum(0).numpy(), self.active.sum(0)
         return float(token_detectors(ids, *given, self._all.frequencies.sum(0).numpy()).found.mean())
@@ -86,7 +86,7 @@ class LayerNeurons:
         return (self.head @ self._updates[neuron] * mean).numpy()
 
     def away(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each detector, whether it lowers its triggers' mean logit, and the share of tokens that it lowers."""
+        """Whether each detector lowers its triggers' mean logit, and the share of tokens whose logit it lowers."""
         away, others = np.zeros((2, self.active.shape[1]))
         common = np.flatnonzero(self._all.frequencies.sum(0).numpy() >= LEAST)
         for neuron in np.flatnonzero(np.any([one.found for one in self.detectors], axis=0)):
@@ -148,13 +148,13 @@ def _candidates(tokens: TokenCounts) -> tuple[np.ndarray, np.ndarray]:
 
 
 def leave_out(counts: np.ndarray) -> np.ndarray:
-    """Sums over groups, then over all but each: (G, ...) to (1 + G, ...)."""
+    """The sum over all groups, then the sums without each group: (G, ...) to (1 + G, ...)."""
     total = counts.sum(0, keepdims=True)
     return np.concatenate([total, total - counts])
 
 
 DEAD, POSITIONAL, ACTIVE, SUPPRESSING = "dead", "positional", "activity", "suppressing"
-_EVEN = 0.5  # activity of a neuron with symmetric input
+_EVEN = 0.5  # activity of a neuron whose input is symmetric around 0
 
 _PLACE = (Column("stack", "string", "", "encoder or decoder"), Column("layer", "int64", "", "block, from 0"))
 NEURONS_BY_LAYER = TableSchema(
@@ -168,11 +168,11 @@ NEURONS_BY_LAYER = TableSchema(
     columns=(
         *_PLACE,
         Column("kind", "string", "", "see above"),
-        Column("neurons", "int64", "neurons", "number behind the value, which is a share or a mean of them"),
+        Column("neurons", "int64", "neurons", "number of neurons of which the value is a share or a mean"),
         Column("undecided", "float64", "share", "neurons that bounded counts leave open; they widen the interval"),
         *estimate_columns(
             "share",
-            "share of the neurons (activity: of the tokens)",
+            "share of the neurons (for activity: of the tokens)",
             "detector: the same activity with shuffled tokens; positional and shapes: at the position of another "
             "occurrence of the same token; dead: the chance that a neuron of mean activity never fires; activity: one "
             "half; suppressing: share of all tokens whose logits these updates lower",
@@ -194,18 +194,18 @@ NEURON_EXAMPLES = TableSchema(
             "effect",
             "float64",
             "logits",
-            "mean that its update adds to the logits of its triggers where it is active; NaN: no head",
+            "mean amount that its update adds to the logits of its triggers where it is active; NaN: no head",
         ),
         Column("promoted", "string", "", "tokens with the highest logits of the update; empty: no head"),
         Column("suppressed", "string", "", "tokens with the lowest logits of the update"),
         Column("sentence", "string", "", "a text of the corpus with a trigger"),
-        Column("activity", "float64", "share", "tokens at which it is active"),
+        Column("activity", "float64", "share", "share of tokens at which it is active"),
         Column("positions", "list<float64>", "tokens", "first position of each bin with tokens"),
-        Column("profile", "list<float64>", "share", "tokens of these positions at which it is active"),
+        Column("profile", "list<float64>", "share", "share of each bin's tokens at which it is active"),
         *estimate_columns(
             "share or nats",
             "detector: share of its activations on its triggers; positional: information about position, nats",
-            "detector: share of its triggers among all tokens; positional: the same at the position of another "
+            "detector: share of its triggers among all tokens; positional: information about the position of another "
             "occurrence of the same token",
             "tokens",
         ),
@@ -241,13 +241,13 @@ class Neurons(_OfNeurons):
 
     $a_n$ is the number of ordinary tokens at which neuron n of F is active, I is `position_information`; token
     detectors follow section 4.2 of the paper. A neuron is **active** where its nonlinearity is above 0. For ReLU this
-    is the paper's definition. GELU, SiLU and the like have the sign of their input, and a negative one is close to 0:
-    at least −0.17 for GELU and −0.28 for SiLU. In a gated layer the nonlinearity decides, not the product, whose sign
-    also depends on the other factor.
+    is the paper's definition. GELU, SiLU and the like have the sign of their input, and their negative values are close
+    to 0: at least −0.17 for GELU and −0.28 for SiLU. In a gated layer the nonlinearity decides, not the product, whose
+    sign also depends on the other factor.
 
     One pass reads all texts, and its memory does not grow with them: for each neuron and each of 8 groups of sentences
-    it has a counter for each bin of positions and 32 counters of tokens with known error, see `KEPT`. Error bars leave
-    out one group at a time.
+    it has a counter for each bin of positions and 32 counters of tokens with known error (see `KEPT`). Error bars come
+    from leaving out one group at a time.
 
     Source: [@voita2023neurons] for OPT. Occurrences needed for a trigger, and thresholds of shapes, are ours.
     """
@@ -282,10 +282,10 @@ class Neurons(_OfNeurons):
 class NeuronExamples(_OfNeurons):
     r"""The clearest token detectors and positional neurons of each layer, as in `Neurons`.
 
-    A detector has its triggers, and the tokens whose logits its update raises and lowers most: the row of the second
-    feed-forward matrix times the unembedding and the neuron's mean activation where it is active,
+    A detector comes with its triggers and the tokens whose logits its update raises and lowers most. The update is the
+    row of the second feed-forward matrix times the unembedding and the neuron's mean activation where it is active,
     $\bar a_n w_n^{out} U^T$, as if written to the last state and without a final norm. In a gated layer $\bar a_n$ may
-    be negative. A positional neuron has its profile: the share of tokens at which it is active, by position.
+    be negative. A positional neuron comes with its profile: the share of tokens at which it is active, by position.
 
     Args:
         each: Maximum number of neurons of each kind in a layer.

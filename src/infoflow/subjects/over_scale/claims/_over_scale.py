@@ -90,7 +90,7 @@ class ScaleRun:
 
     @property
     def weights(self) -> dict[str, str]:
-        """SHA-256 of the weights of each trained model → its name."""
+        """The name of each trained model, by the SHA-256 of its weights."""
         models = self.manifest.get("models", [])
         return {str(one["sha256"]): str(one.get("model", "a model")) for one in models if one.get("sha256")}
 
@@ -108,7 +108,7 @@ class ScaleRun:
         return self._scales[key]
 
     def facts(self) -> dict[str, Any]:
-        """Facts shared by all its models."""
+        """Facts that all models of the run share."""
         return {
             "run": self.name,
             "corpus": self.corpus,
@@ -222,8 +222,8 @@ def findings_over_scale(runs: Iterable[ScaleRun | JudgedRun | RunFolder | Path |
 
     Each run is judged separately, as in `evaluate` and `findings_over_training`: with its own seeds and controls, and
     the same reasons for no verdict. **For a claim with several conditions, one is followed** over all runs and
-    checkpoints: the one that decides the verdict in most runs (ties: the first). The weakest condition in the largest
-    run would be weak there partly by chance, and so would seem to fall.
+    checkpoints: the one that decides the verdict in most runs (ties: the first). If it were the weakest condition in
+    the largest run, it would be weak there partly by chance, and so would seem to fall.
 
     Args:
         runs: Folders of studies, or `ScaleRun`s of them. Folders of earlier comparisons stand for the studies that they
@@ -283,7 +283,7 @@ def _judged(run: ScaleRun) -> Iterator[Judged]:
 
 
 def _largest(findings: pd.DataFrame, trends: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    """For each claim and architecture the row of the most expensive run among those that test it."""
+    """For each claim and architecture, the row of the most expensive run that tests it."""
     findings = findings.assign(tested=findings["verdict"] != UNTESTABLE)
     keys = ["id", "architecture"]
     down = findings.sort_values(["tested", "cost", "run"], ascending=False, kind="stable")
@@ -337,7 +337,7 @@ def _numbers(outcome: Outcome) -> dict[str, Any]:
 
 
 def _scale(run: ScaleRun, finding: Finding, architecture: str, update: int) -> dict[str, float]:
-    """Scale of the claim's models; a checkpoint has read its share of the tokens, since batches have equal size."""
+    """Scale of the claim's models; a checkpoint has read tokens in proportion to its updates (batches are equal)."""
     scale = run.scale(finding.learned, architecture)
     share = 1.0 if update == END else update / scale["updates"]
     return {**scale, "tokens": scale["tokens"] * share}
@@ -351,7 +351,7 @@ def _followed(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _most_decisive(rows: pd.DataFrame) -> str:
-    """The condition that decides in most runs.
+    """The condition that decides the verdict in most runs.
 
     Checkpoints count only if no run was tested at its end, and untestable rows only if nothing was tested.
     """

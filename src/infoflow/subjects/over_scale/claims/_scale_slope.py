@@ -10,15 +10,15 @@ import numpy as np
 
 from infoflow.foundation import sentence_df, t_quantile
 
-# The slope of an effect over the logarithm of scale, with an interval that respects the source of each effect's own.
+# The slope of an effect over the logarithm of scale; its interval respects where each effect's own interval comes from.
 #
 # $$ b = \sum_k c_k y_k, \quad c_k = w_k (x_k - \bar x) / \sum_j w_j (x_j - \bar x)^2, \quad w_k = 1 / (\hat\sigma^2 /
 # n_k + s_k^2), \quad x_k = \log_{10} \text{scale} $$
 #
 # y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k of the effect has a part from its n_k
 # seeds and one from sentences, s_k²; both are stretched if the interval is wider than these two imply. Weights pool the
-# seeds' part over all runs, \(\hat\sigma^2\): that of three seeds may by chance be a tenth of the true one, and would
-# let that run dominate the regression (weights by each run's own variance covered .91 of the slopes over six scales).
+# seeds' part over all runs, \(\hat\sigma^2\): with three seeds, a run's own variance may by chance be a tenth of the
+# true one, and that run would dominate the regression (with such weights, intervals over six scales covered .91).
 #
 # The variance of b is \(\sum_k c_k^2 V_k\), with parts that have their own degrees of freedom: the seeds of each run,
 # their sentences, and the pooled seeds for runs with one seed. The interval is Student's, with Satterthwaite's degrees
@@ -32,11 +32,11 @@ from infoflow.foundation import sentence_df, t_quantile
 
 
 LEAST_SCALES = 3
-SAME_SCALE = 1.25  # sizes closer than this count as one scale
+SAME_SCALE = 1.25  # sizes whose ratio is below this count as one scale
 _SENTENCES = sentence_df(200)
 
 Method = Literal["intervals", "residuals", "seeds", ""]
-"""Source of a slope's interval: the runs' own, their distance from the line, or each seed's own slope."""
+"""Source of a slope's interval: the runs' own intervals, their distance from the line, or each seed's own slope."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,8 +48,8 @@ class ScalePoint:
     low: float
     high: float
     seeds: int = 1
-    seed_error: float = np.nan  # standard error by the choice of seeds; NaN if the interval does not cover it
-    sentence_error: float = 0.0  # by sentences, beyond what the spread over seeds contains
+    seed_error: float = np.nan  # standard error from the choice of seeds; NaN if the interval does not cover it
+    sentence_error: float = 0.0  # standard error from sentences, beyond what the spread over seeds contains
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ class _Variances:
 
     sources_SP: np.ndarray
     df_S: np.ndarray
-    smooth_P: np.ndarray  # pools the seeds' part over all runs, for weights
+    smooth_P: np.ndarray  # variances with the seeds' part pooled over all runs, for weights
 
     def half(self, weights_P: np.ndarray) -> float:
         """Half width of the 95 % interval of a weighted sum of the points."""
@@ -90,7 +90,7 @@ def num_scales(sizes: Sequence[float]) -> int:
 
 
 def scale_groups(sizes: Sequence[float]) -> list[int]:
-    """The scale number of each size, from the smallest."""
+    """The number of the scale to which each size belongs, from the smallest scale."""
     groups, number, first = [0] * len(sizes), -1, 0.0
     for place in sorted(range(len(sizes)), key=lambda place: sizes[place]):
         if number < 0 or sizes[place] > SAME_SCALE * first:
@@ -119,8 +119,8 @@ def scale_slope(points: Sequence[ScalePoint]) -> ScaleSlope:
 def course_slope(sizes: Sequence[float], effects: Sequence[Sequence[float]]) -> ScaleSlope:
     """The slope over checkpoints of one run: one slope per seed, then Student's interval over the seeds.
 
-    Checkpoints of a training depend on each other but seeds do not, so a seed counts once for any number of
-    checkpoints.
+    Checkpoints of a training run depend on each other but seeds do not, so a seed counts once, however many
+    checkpoints it has.
 
     Args:
         sizes: Sizes of the checkpoints.
@@ -183,10 +183,10 @@ def _variances(points: Sequence[ScalePoint]) -> _Variances | None:
 
 
 def _parts(point: ScalePoint) -> tuple[float, float]:
-    """The variances from seeds (0 if unknown) and from sentences that produce an interval of this width.
+    """The variances from seeds (0 if unknown) and from sentences that together imply the point's interval.
 
     The interval of a rank correlation, of the weakest among many layers or of a counted share is wider than its two
-    standard errors imply: both are stretched equally.
+    standard errors imply, so both are stretched equally.
     """
     half = abs(point.high - point.low) / 2
     known = point.seeds > 1 and not np.isnan(point.seed_error)
@@ -201,7 +201,7 @@ def _parts(point: ScalePoint) -> tuple[float, float]:
 
 
 def _pooled(points: Sequence[ScalePoint]) -> tuple[float, int]:
-    """The variance of one seed within runs that have several, and its degrees of freedom."""
+    """The variance between seeds, pooled over runs that have several, and its degrees of freedom."""
     several = [(point.seeds, _parts(point)[0]) for point in points if not np.isnan(point.seed_error)]
     df = sum(num - 1 for num, _ in several)
     return (sum(num * variance * (num - 1) for num, variance in several) / df, df) if df else (0.0, 0)
@@ -229,15 +229,16 @@ Trend = Literal["grows", "flat", "falls", "undetermined"]
 FLAT = 0.1
 """Maximum change of a flat effect per tenfold scale, as a share of the distance from threshold to published value.
 
-From a million tokens, where small studies begin, to the hundred billion of large models there are five
-decades. An effect that changes by less than a tenth of the distance in each would not cover half of it over the whole
-range: a claim at its threshold would not reach the published value, nor one at the published value its threshold.
+From a million tokens, where small studies begin, to the hundred billion of large models there are five decades. An
+effect that changes by less than a tenth of the distance per decade would cover less than half of it over this range. So
+an effect at the threshold would not reach the published value, nor would one at the published value fall to the
+threshold.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScaleTrend:
-    """The word for a trend, its sentence, and the largest distance from zero of a flat slope's interval."""
+    """The word for a trend, alone and with its direction, and the limit of a flat slope's interval."""
 
     word: Trend
     told: str  # the word with its direction
@@ -254,7 +255,7 @@ def scale_trend(
       if the source gives none, to the effect;
     - *grows*, *falls*: not flat, and the interval does not contain zero: the effect moves in the direction of the
       claim, or away from it;
-    - *undetermined*: neither, or one step from a scale to the next clearly goes against the slope.
+    - *undetermined*: none of these, or one step from a scale to the next clearly goes against the slope.
 
     Args:
         slope: Slope of the effect over log10 of the scale.

@@ -21,7 +21,7 @@ from ._scale_slope import (
 )
 
 LATE = 0.1
-"""Share of a training's tokens from which its checkpoints count: earlier ones are unfinished, not small."""
+"""Share of a training run's tokens from which its checkpoints count: earlier ones are unfinished, not small."""
 _CLAIM = ["id", "architecture", "condition"]
 _DEPTH = ["corpus", "layers", "decoder_layers"]
 
@@ -36,18 +36,18 @@ TRENDS = TableSchema(
         Column("condition", "string", "", "condition of the claim that the effect belongs to"),
         Column("followed", "bool", "", "the claim's condition that decides in most runs"),
         Column("axis", "string", "", "tokens or width (one point per run), or checkpoints (of one run)"),
-        Column("corpus", "string", "", "of all points"),
-        Column("width", "int64", "units", "of all points; 0: it is the axis"),
-        Column("layers", "int64", "layers", "of all points"),
-        Column("decoder_layers", "int64", "layers", "of all points"),
-        Column("run", "string", "", "run of the checkpoints; empty: each point is a run"),
-        Column("points", "int64", "", "effects behind the slope"),
-        Column("scales", "int64", "", "scales that differ by a quarter or more"),
+        Column("corpus", "string", "", "corpus of all points"),
+        Column("width", "int64", "units", "width of all points; 0: width is the axis"),
+        Column("layers", "int64", "layers", "number of layers in all points"),
+        Column("decoder_layers", "int64", "layers", "number of decoder layers in all points"),
+        Column("run", "string", "", "run that the checkpoints belong to; empty: each point is a run"),
+        Column("points", "int64", "", "number of effects behind the slope"),
+        Column("scales", "int64", "", "number of scales that differ by a quarter or more"),
         Column("smallest", "float64", "see axis", "tokens or width of the first scale"),
         Column("largest", "float64", "see axis", "tokens or width of the last scale"),
         Column("slope", "float64", "see unit", "change of the effect per tenfold scale"),
-        Column("low", "float64", "see unit", "lower end of its 95% interval"),
-        Column("high", "float64", "see unit", "upper end of its 95% interval"),
+        Column("low", "float64", "see unit", "lower end of the slope's 95% interval"),
+        Column("high", "float64", "see unit", "upper end of the slope's 95% interval"),
         Column(
             "flat_within",
             "float64",
@@ -56,12 +56,12 @@ TRENDS = TableSchema(
             "threshold to the published value, or to the effect where there is none",
         ),
         Column("trend", "string", "", "grows, flat, falls or undetermined"),
-        Column("told", "string", "", "the same with its direction"),
+        Column("told", "string", "", "the trend in words, with its direction"),
         Column(
             "fit",
             "float64",
             "standard errors",
-            "root mean square of the distances from the line; far above 1: the slope is a mean of many",
+            "root mean square distance of the points from the line; far above 1: the points do not lie on a line",
         ),
         Column(
             "method",
@@ -71,7 +71,7 @@ TRENDS = TableSchema(
             "seeds (each seed's own slope over its checkpoints)",
         ),
         Column("unit", "string", "", "unit of the effect; of slopes, per tenfold scale"),
-        Column("reason", "string", "", "why it is undetermined"),
+        Column("reason", "string", "", "why the trend is undetermined"),
     ),
 )
 
@@ -99,8 +99,8 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
 def reported_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
     """A summary of `TRENDS` in a few words, for each claim on each architecture, by the followed condition.
 
-    It uses tokens if runs decide, or else widths, or else checkpoints; if widths or corpora disagree, it names each
-    with its trend.
+    It uses the trend over tokens if runs decide it, or else over widths, or else over checkpoints. If widths or corpora
+    disagree, it names each with its trend.
     """
     followed = table[table["followed"]]
     parts = [own for _, own in followed.groupby(["id", "architecture"], sort=False)]

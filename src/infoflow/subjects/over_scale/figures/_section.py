@@ -90,7 +90,7 @@ class Grid:
         return [{"label": name, "shape": SHAPES[place % len(SHAPES)]} for place, name in enumerate(self.corpora)]
 
     def name_of(self, width: str, corpus: str) -> str:
-        """Label of a line, next to its last mark: the width, and the corpus unless it is that of most runs."""
+        """Label of a line, next to its last mark: the width, and the corpus if most runs have another one."""
         stated = [width] if len(self.widths) > 1 else []
         stated += [corpus.split(":")[0]] if corpus != self.corpora[0] or not stated else []
         return ", ".join(stated)
@@ -109,7 +109,7 @@ _METHOD = Method(
     id="over-scale",
     title="Findings over scale",
     text=rf"""
-    Every run is judged by itself. For each claim, one condition is followed: the one that decides its verdict in most
+    Every run is judged separately. For each claim, one condition is followed: the one that decides its verdict in most
     runs. The slope over the logarithm of tokens (or of the width) comes from a weighted regression; its interval
     covers the choice of seeds and of sentences in each run, by Student's t with Satterthwaite's degrees of freedom. A
     trend needs three scales. It is <em>flat</em> where the whole interval lies within {FLAT} of the distance from the
@@ -123,7 +123,7 @@ _METHOD = Method(
 )
 _VERDICTS, _WORDS = ("holds", "undetermined", "fails"), ("grows", "flat", "undetermined", "falls")
 HEIGHT = 170
-_ROOM = 1.6  # factor of the axis after the last run, for the name of its width
+_ROOM = 1.6  # factor by which the axis continues after the last run, for the name of its width
 _NAME = {"align": "left", "dx": 7, "fontSize": 10, "fontWeight": "bold"}
 _LINE_NAME = {"align": "left", "fontSize": 9.5, "color": "var(--soft)"}
 _LINE = 12  # pixels between names
@@ -179,7 +179,7 @@ def _place(words: str) -> list[int]:
 
 
 def _largest(rows: pd.DataFrame) -> pd.Series:
-    """The most expensive run; the last checkpoint, if no run was tested at its end."""
+    """The row of the most expensive run, or of the last checkpoint if no run was tested at its end."""
     ended = rows[rows["update"] == END]
     own = ended if len(ended) else rows
     return own.loc[(own["tokens"] * own["parameters"]).idxmax()]
@@ -298,7 +298,7 @@ def _apart(runs: pd.DataFrame, grid: Grid) -> pd.Series:
 def _beside(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
     """The last marks with the `place` and `height` of their names.
 
-    Names at the same number of tokens do not cover each other or a mark.
+    Names at the same number of tokens cover neither each other nor a mark.
     """
     gap = (ends[1] - ends[0]) * _LINE / HEIGHT
     groups = [own for _, own in last.groupby(scale_groups(last["tokens"].tolist()))]
@@ -342,7 +342,7 @@ def _domain(grid: Grid) -> tuple[float, float]:
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:
-    """Axis range: all effects, threshold and published value, plus intervals up to one span beyond these."""
+    """Axis range that shows all effects, the threshold and the published value, and intervals up to one span beyond."""
     core = rows[["effect", "threshold", "published"]].to_numpy(dtype=float)
     low, high = float(np.nanmin(core)), float(np.nanmax(core))
     span = (high - low) or abs(high) or 1.0

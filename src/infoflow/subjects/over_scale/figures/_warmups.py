@@ -40,8 +40,8 @@ class _Row(NamedTuple):
     order: int
     measure: str
     grown: Estimate
-    other_seed: float  # mean absolute doublings to the other seeds with the same warm-up; NaN with one seed
-    expected: float  # doublings if the sum of learning rates determined the stage
+    other_seed: float  # mean distance in doublings to other seeds with the same warm-up; NaN with one seed
+    expected: float  # doublings to expect if the sum of learning rates determined the stage
 
 
 def timed_stages(tables: ModelTables) -> pd.DataFrame | None:
@@ -94,7 +94,7 @@ def _rows(own: pd.DataFrame) -> Iterator[_Row]:
 
 
 def _estimate(rows: pd.DataFrame, steps: int) -> Estimate:
-    """Mean over seeds; its interval extends at least `steps` checkpoint gaps to each side."""
+    """Mean over seeds. Its interval extends at least `steps` checkpoint gaps to each side."""
     values = rows["value"].to_numpy(float)
     draws = np.array([np.asarray(one, dtype=float) for one in rows["replicates"]])
     found = interval_over_seeds([(int(seed),) for seed in rows["seed"]], values, draws)
@@ -145,8 +145,8 @@ STAGES = DeclaredFigure(
     how_to_read=(
         "Each row is a stage: the checkpoint whose predictions are closest to an n-gram model of the training "
         "text. Across: how many doublings later it comes with the longer warm-up; 1 is twice as late.",
-        "The dashed tick is the delay expected if only the sum of learning rates mattered, while the rate rises.",
-        "The grey cross is the distance of the same stage to the next seed with the same warm-up, in either direction.",
+        "The dashed tick is the delay expected while the rate rises if only the sum of learning rates mattered.",
+        "The grey cross is the distance between this stage of one seed and of the next with the same warm-up.",
     ),
     method=_METHOD,
     tables=(STAGES_BY_WARMUP.name,),

@@ -50,10 +50,10 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
     """Judge every claim on each of several studies, and report how its effect changes with scale.
 
     The studies should differ only in tokens, width, depth, corpus and seeds; other differences are reported as
-    warnings. Two that differ only in a warm-up four times as long also decide `time:T19`, see `STAGES_BY_WARMUP`.
+    warnings. Two studies that differ only in a warm-up four times as long also decide `time:T19` (`STAGES_BY_WARMUP`).
 
-    A comparison needs the studies' folders only once; afterwards its own folder of some hundred kilobytes replaces
-    them. So a grid can grow over machines and sessions, and the result always covers all its studies.
+    A comparison needs the studies' folders only once. Afterwards its own folder, of some hundred kilobytes, can stand
+    for them. So a grid can grow over machines and sessions, and the result always covers all its studies.
 
     Args:
         studies: Folders of `infoflow study` or of earlier comparisons; at least two studies in total, or one with
@@ -143,7 +143,7 @@ def warm_ups(runs: Sequence[ScaleRun]) -> WarmUps | None:
 
 
 def warm_ups_before(folders: Sequence[Path | str]) -> WarmUps | None:
-    """A stored comparison of two warm-ups, from the first of these folders that has one."""
+    """The stored comparison of two warm-ups from the first of these folders that has one."""
     for tables in (RunFolder(folder).tables for folder in folders):
         if STAGES_BY_WARMUP.name in tables:
             findings = FINDINGS_AT_SCALE.conform(tables[FINDINGS_AT_SCALE.name])
@@ -167,7 +167,7 @@ def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 
 
 def _training(plan: Mapping[str, Any]) -> TrainConfig:
-    """The section alone; other sections may name objectives in the user's own files."""
+    """The plan's training settings, read alone because other sections may name objectives in the user's own files."""
     return StudyPlan.from_json({"training": plan["training"]} if "training" in plan else {}).training
 
 

@@ -1,4 +1,4 @@
-"""How much of the difference between two inputs each part carries: exactly, and to first order."""
+"""How much of the difference between two inputs each part carries, exactly and to first order."""
 
 # P pair, N part, B pair of a batch, R bootstrap replicate, 64 bootstrap blocks
 
@@ -35,7 +35,7 @@ class PairEffects:
     blocks: Int[np.ndarray, " pair"]
     effects: Effects
     controls: Effects
-    """The same with a donor of the same metric; NaN: there was none."""
+    """The same changes with values from another input of nearly the same metric; NaN: there was none."""
 
     @property
     def gap(self) -> Float[np.ndarray, " pair"]:
@@ -81,13 +81,13 @@ def pair_effects(runs: PairRuns, every: Sequence[PairBatch], parts: Sequence[Par
 
 
 def _twins(batch: PairBatch, base: Recorded, donor: Recorded) -> Donated | None:
-    """For each pair the input of another pair, from either side, with the nearest metric under this pair's answers."""
+    """For each pair, the clean or corrupted input of another pair whose metric, by this pair's answers, is nearest."""
     if batch.size < 2:
         return None
     logits = torch.cat([side.logits.float() for side in (base, donor)])
     answer, wrong = batch.answer.to(logits.device), batch.wrong.to(logits.device)
     against = torch.where(wrong < 0, logits.logsumexp(1, keepdim=True), logits[:, wrong.clamp(min=0)])
-    distance = (logits[:, answer] - against - base.metric).abs()  # of each input's metric, by each pair's answers
+    distance = (logits[:, answer] - against - base.metric).abs()  # (input, pair): by the pair's answers
     own = torch.arange(batch.size)
     distance[own, own] = distance[own + batch.size, own] = torch.inf
     return Donated((base, donor), distance.argmin(0).cpu())

@@ -19,7 +19,7 @@ from infoflow.probing._blanks import front_token, leading
 from ._pairs import BLANK, PatchPair
 
 POSITIONS = ("before", "changed", "after", "answer")
-"""Groups of positions: before the first difference, different, after it, and where the answer is predicted."""
+"""Groups of positions: before the first difference, differing, after it, and where the answer is predicted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +27,7 @@ class EncodedPair:
     pair: PatchPair
     clean: list[int]
     corrupted: list[int]
-    place: int  # of the state that predicts the answer, in the predicting stack
+    place: int  # position of the state that predicts the answer, in the predicting stack
     answer: int
     wrong: int  # -1: none
     written: tuple[int, ...] = ()  # input of an encoder-decoder's decoder
@@ -91,7 +91,7 @@ def encoded_pairs(model: Model, pairs: Sequence[PatchPair], limit: int | None) -
     """The pairs that the model can read, at most `limit` of them by a hash of their text.
 
     Raises:
-        UserError: There is none.
+        UserError: The model can read none of the pairs.
     """
     if not pairs:
         raise UserError("Patching needs at least one pair. Got none.")

@@ -34,7 +34,7 @@ class PatchPair:
     clean: str
     """The input with this answer. `___` marks the place of the answer; without it, the answer follows the text."""
     corrupted: str
-    """The input that differs, with as many tokens."""
+    """The other input, with as many tokens."""
     answer: str
     wrong: str = ""
     """The answer to the corrupted input; empty: none, and the metric is the log-probability of the answer."""
@@ -56,7 +56,7 @@ def read_pairs(source: Path | str) -> list[PatchPair]:
     | `grammar:N` | N generated subjects, singular and plural, with the two forms of their verb; `grammar`: 200 |
 
     Files may be gzipped (`.jsonl.gz`). BLiMP pairs that differ in their last word, or have different numbers of words,
-    are left out, and a note counts them: patching needs two inputs, and they have one.
+    are left out, because patching needs two inputs and these give only one. A note says how many there are.
 
     Raises:
         UserError: The file is missing or malformed, or holds no pair.
@@ -115,7 +115,7 @@ def _from_sentences(good: str, bad: str, number: int) -> PatchPair | str:
     if len(words) != len(others) or not different or place == len(words):
         why = "have different numbers of words" if len(words) != len(others) else "do not differ before their last word"
         return f"The sentences of line {number} {why}, so no word follows that both could predict."
-    end = re.sub(r"^\w+", "", words[place])  # its punctuation stays behind the blank
+    end = re.sub(r"^\w+", "", words[place])  # the punctuation after the answer stays behind the blank
     answer = words[place][: len(words[place]) - len(end)] or words[place]
     rest = [f"{BLANK}{words[place].removeprefix(answer)}", *words[place + 1 :]]
     texts = (" ".join([*side[:place], *rest]) for side in (words, others))

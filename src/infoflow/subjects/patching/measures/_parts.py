@@ -41,8 +41,8 @@ class Slot(NamedTuple):
 
     name: str  # head, query, key, value, feed-forward, residual
     stack: str
-    kind: str  # of attention; "" elsewhere
-    layer: int  # block; of residual states 0..L
+    kind: str  # kind of attention; "" elsewhere
+    layer: int  # number of the block; 0..L for residual states
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def check_parts(names: Sequence[str]) -> tuple[str, ...]:
     """The names in order.
 
     Raises:
-        UserError: One is unknown, or there are none.
+        UserError: A name is unknown, or there are none.
     """
     if unknown := [name for name in names if name not in PARTS]:
         raise UserError(

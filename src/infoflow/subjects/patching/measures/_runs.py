@@ -31,7 +31,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Donated:
-    """The values of chosen rows of both sides."""
+    """The values of rows chosen from both sides."""
 
     sides: tuple[Recorded, Recorded]
     rows: Int[Tensor, " pair"]
@@ -56,7 +56,7 @@ class PairRuns:
 
     @property
     def share(self) -> int:
-        """Maximum tokens of a batch, so that several variants of it run together."""
+        """Maximum number of tokens in a batch that leaves room for several variants of it in one pass."""
         return max(1, self.budget // 8)
 
     def sides(self, batch: PairBatch, parts: Sequence[Part]) -> tuple[Recorded, Recorded]:
@@ -93,7 +93,7 @@ class PairRuns:
         return found
 
     def gradients(self, batch: PairBatch, base: Recorded, donor: Recorded, fractions: Sequence[float]) -> Values:
-        """The metric's gradients with respect to all slots, mean over fractions of the way from the base to the donor.
+        """The metric's gradients with respect to all slots, averaged over points between the base and the donor.
 
         The path changes the states of block 0, from which everything else is computed.
         """

@@ -29,14 +29,14 @@ def _text(name: str, description: str) -> Column:
 
 _PART = _text(
     "part",
-    "head: output of a head (z); query, key, value: of a head; attention: all heads of a layer; feed-forward: of a "
-    "layer; residual: state between layers",
+    "head: output of a head (z); query, key, value: those of a head; attention: all heads of a layer; feed-forward: "
+    "output of that block; residual: state between layers",
 )
 _DIRECTION = _text("direction", "denoising: the corrupted input gets the clean value; noising: reversed")
 _METHOD = _text(
     "method",
-    "exact: a run with the value; gradient: gradient × difference; integrated: the same with the mean gradient on the "
-    "way between the inputs",
+    "exact: a run with the value; gradient: gradient × difference; integrated: mean gradient between the two inputs × "
+    "difference",
 )
 PATCHING_EFFECT = TableSchema(
     name="patching_effect",
@@ -46,17 +46,17 @@ PATCHING_EFFECT = TableSchema(
     columns=(
         _PART,
         _text("stack", "encoder or decoder"),
-        _text("kind", "self or cross, of attention"),
-        Column("layer", "int64", "", "block, from 0; of a residual state 0..L"),
+        _text("kind", "kind of attention: self or cross"),
+        Column("layer", "int64", "", "block, from 0; for residual states 0..L"),
         Column("head", "int64", "", "head, from 0; -1: not a single head"),
-        _text("position", "all; of residual states: before, changed, after the difference, or answer"),
+        _text("position", "all; for residual states: before, changed, after the difference, or answer"),
         _DIRECTION,
         _METHOD,
         Column("clean", "float64", "nats", "metric of the clean inputs, mean over pairs"),
         Column("corrupted", "float64", "nats", "metric of the corrupted inputs"),
         *estimate_columns(
             "share of the difference", "sum of effects over sum of differences",
-            "the same with values of another input that has the same metric", "pairs",
+            "the same with values from another input that has nearly the same metric", "pairs",
         ),
     ),
 )  # fmt: skip
@@ -71,20 +71,21 @@ PATCHING_AGREEMENT = TableSchema(
         _METHOD,
         _text("statistic", "spearman: rank correlation; overlap: share of the top k in common"),
         Column("k", "int64", "parts", "top parts by size of effect: a tenth; 0: all"),
-        *estimate_columns("", "the statistic", "of unrelated effects: 0, or k of all parts", "pairs"),
+        *estimate_columns("", "the statistic", "value for unrelated effects: 0, or k / number of parts", "pairs"),
     ),
 )
 PATCHING_FAITHFULNESS = TableSchema(
     name="patching_faithfulness",
     version=1,
     description="Share of the difference that remains if only the best heads and feed-forward parts see the clean "
-    "input: all others have their values of the corrupted input. Chosen on half of the pairs, scored on the others.",
+    "input and all others keep their values from the corrupted one. Parts are ranked on half of the pairs and scored "
+    "on the other half.",
     made_by=_MADE_BY,
     columns=(
         _text("ranking", "the method whose effects (size, denoising) rank the parts, or random 1 to 10"),
         Column("parts", "int64", "parts", "kept parts"),
         Column("total", "int64", "parts", "all parts"),
-        *estimate_columns("share of the difference", "the share", "mean of as many random parts", "pairs"),
+        *estimate_columns("share of the difference", "the share", "mean share with as many random parts", "pairs"),
     ),
 )
 PATCHING_EXAMPLE = TableSchema(
@@ -96,8 +97,8 @@ PATCHING_EXAMPLE = TableSchema(
         _text("stack", "encoder or decoder"),
         Column("layer", "int64", "", "state 0..L"),
         Column("position", "int64", "", "token, from 0"),
-        _text("token", "of the clean input"),
-        _text("corrupted", "of the corrupted input"),
+        _text("token", "token of the clean input"),
+        _text("corrupted", "token of the corrupted input"),
         _text("answer", "answer"),
         _text("wrong", "answer to the corrupted input"),
         Column("value", "float64", "share of the difference", "effect of the state"),
@@ -126,13 +127,13 @@ def patch_effects(
     |---|---|
     | $x, x'$ | the input that is run, and the other one: corrupted, clean (denoising), or clean, corrupted (noising) |
     | $z$ | value of a part: a head's output, query, key or value; attention or feed-forward output; residual state |
-    | $m$ | logit of the answer less that of the wrong one, or log-probability of the answer, in nats |
+    | $m$ | logit of the answer minus that of the wrong answer, or log-probability of the answer, in nats |
     | $e$ | exact effect: 1 if the part carries everything, 0 if nothing |
     | $\hat e$ | first-order effect: with the gradient at $x$ (attribution patching), or integrated over $k$ steps |
 
     The control replaces a part by its value in another input of the same length, with about the same metric under the
-    pair's answers; it shows the effect of unrelated content. Queries, keys and values are those of each query head,
-    also where heads share keys. A pass runs many variants, without the blocks below the swapped part.
+    pair's answers, and so shows the effect of unrelated content. Queries, keys and values are those of each query head,
+    even where heads share keys. A pass runs many variants, without the blocks below the swapped part.
 
     Args:
         model: A causal, masked or sequence-to-sequence language model with a tokenizer.
@@ -178,7 +179,7 @@ def _check_gap(model: Model, found: PairEffects) -> None:
     if not gap["low"] > 0:
         current_display().warn(
             f"The metric of {model.name} is {gap['value']:.3g} nats higher for clean than for corrupted inputs "
-            f"({gap['low']:.3g} to {gap['high']:.3g}): it may not be different at all, and then effects, "
+            f"({gap['low']:.3g} to {gap['high']:.3g}), so there may be no difference at all. Then effects, "
             "which are shares of this difference, mean nothing."
         )
 
@@ -198,7 +199,7 @@ def _effect_rows(found: PairEffects) -> Iterator[dict[str, Any]]:
 
 
 def _replicates(found: PairEffects, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Effects of parts: all pairs first, then each replicate, (1 + R, N)."""
+    """Effects of parts on all pairs first, then on each replicate, (1 + R, N)."""
     weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
     with np.errstate(invalid="ignore", divide="ignore"):
         return weights @ found.by_block(values[rows]).T / (weights @ found.by_block(found.gap))[:, None]

@@ -21,9 +21,9 @@ from ._route import FEED_FORWARD, HEAD, RESIDUAL, THRESHOLD, Steps, followed
 from ._shares import AttentionShares, BlockShares, refusal, watching
 
 ALL = "all"
-LABEL = "label"  # of a sentence: its class or domain
+LABEL = "label"  # the class or domain of a sentence
 IMPORTANCE, ROUTE, DOMAIN = "importance", "route", "domain"
-_LEAST = 20  # predictions of tokens with a tag
+_LEAST = 20  # minimum number of predictions of tokens with a tag
 
 ROUTE_IMPORTANCE = TableSchema(
     name="route_importance",
@@ -45,14 +45,12 @@ ROUTE_IMPORTANCE = TableSchema(
             "the same for sentences with a label, minus the share for all others",
         ),
         Column("threshold", "float64", "share of a state", "least importance of an edge of a route"),
-        Column(
-            "annotation", "string", "", "column of the corpus's tags; label: of the sentence; all: every prediction"
-        ),
-        Column("tag", "string", "", "tag of the predicted token's word (of the token itself, in an encoder); all"),
+        Column("annotation", "string", "", "column of the corpus's tags; label: the sentence's; all: every prediction"),
+        Column("tag", "string", "", "tag of the predicted token's word (in an encoder: of the token's own), or all"),
         *estimate_columns(
             "share",
             "the measure",
-            "importance: an equal share of all parts of the state; route: mean over all parts of that kind in the "
+            "importance: the same share for all parts of the state; route: mean over all parts of that kind in the "
             "stack; for a tag: the value of all predictions; for a label: that of all other sentences; domain: 0",
             "predictions",
         ),
@@ -72,8 +70,8 @@ class RouteImportance(Intervention):
     grow with the corpus. Decoders with an encoder have no rows by tag.
 
     If the sentences have labels, such as two domains, a part also has the difference from all other sentences,
-    $\mathrm{route}_d(h) - \mathrm{route}_{\bar d}(h)$. A head of a domain has an interval above 0; a generic head lies
-    on most routes of every domain.
+    $\mathrm{route}_d(h) - \mathrm{route}_{\bar d}(h)$. For a head specific to a domain, the interval of this difference
+    is above 0; a generic head lies on most routes of every domain.
 
     Args:
         sentences: Maximum number of sentences.
@@ -185,7 +183,7 @@ class _Sums:
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self._values: dict[int, np.ndarray] = {}  # (3, 64, part)
-        self._counts: dict[int, np.ndarray] = {}  # (2, 64, part): of importance, of routes
+        self._counts: dict[int, np.ndarray] = {}  # (2, 64, part): of importances, of routes
 
     def add(
         self,
@@ -245,13 +243,13 @@ class _Sums:
                         yield place | {"measure": DOMAIN} | self._difference(number, index)
 
     def _means(self, number: int) -> dict[str, np.ndarray]:
-        """Importance and share of routes over all predictions; for a label, over those of all other sentences."""
+        """Importance and share of routes over all predictions; for a label, over those in all other sentences."""
         values, counts = ((one[0] - (one[number] if number < 0 else 0)).sum(1) for one in (self._values, self._counts))
         with np.errstate(invalid="ignore", divide="ignore"):
             return {IMPORTANCE: values[0] / counts[0], ROUTE: values[2] / counts[1]}
 
     def _difference(self, number: int, part: int) -> dict[str, Any]:
-        """Share of routes with a label minus that of all others, both over the same blocks of sentences."""
+        """Share of routes in sentences with a label minus that in all others, both over the same blocks."""
         weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
         sums = weights @ np.stack([
             one[at][which, :, part]

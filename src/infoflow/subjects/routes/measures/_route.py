@@ -43,7 +43,7 @@ class Route:
     model: str
     sentence: ReadSentence
     position: int
-    """Token of the predicting stack whose prediction it is, from 0."""
+    """Token of the predicting stack whose prediction the route leads to, from 0."""
     threshold: float
     edges: pd.DataFrame
 
@@ -170,9 +170,9 @@ class Steps:
     """Which edges of one sublayer are kept, for each token."""
 
     stack: str
-    parts: Bool[Tensor, "sentence token part"]  # an edge of each head (or of the feed-forward block); of the residual
-    own: Bool[Tensor, "sentence token token"]  # to which tokens of its own stack
-    across: Bool[Tensor, "sentence token memory"] | None = None  # of the encoder
+    parts: Bool[Tensor, "sentence token part"]  # any edge of each head (or of the block), then the residual's
+    own: Bool[Tensor, "sentence token token"]  # edges from tokens of the same stack
+    across: Bool[Tensor, "sentence token memory"] | None = None  # edges from the encoder
 
     @classmethod
     def of_attention(cls, shares: AttentionShares, least: float) -> "Steps":

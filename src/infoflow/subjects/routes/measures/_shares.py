@@ -17,7 +17,7 @@ from infoflow.models import Attention, AttentionCall, Model, Site, states_of, st
 
 _VALUES = 1 << 24  # numbers of (sentence, head, key, width) held at a time
 _PAIRS = 1 << 18  # numbers of (pair, width) held at a time: they stay in the cache
-_TINY = 1e-6  # of the state's length: parts below have the importance of their upper bound
+_TINY = 1e-6  # share of the state's length; a part whose bound is below this gets the bound instead of the exact value
 
 
 def part_importance(
@@ -104,7 +104,7 @@ def watching(
 
     def end(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         passed = now.pop()
-        with torch._C.DisableTorchFunction():  # no mode of the pass looks at each of these operations
+        with torch._C.DisableTorchFunction():  # keeps torch's modes from intercepting each operation
             show(passed.shares(states_of(output), real))
 
     def project(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
@@ -268,7 +268,7 @@ class _Pass:
     before: Tensor
     attended: list[_Attended] = field(default_factory=list)
     norms: list[_Normed] = field(default_factory=list)
-    outputs: list[Tensor] = field(default_factory=list)  # of the block's children
+    outputs: list[Tensor] = field(default_factory=list)  # outputs of the block's children
 
     def shares(self, after: Tensor, real: dict[str, Tensor]) -> BlockShares:
         """The shares in the block.
@@ -292,7 +292,7 @@ class _Pass:
         )
 
     def _passed_on(self, real: dict[str, Tensor]) -> BlockShares:
-        """The shares in a block whose output is its input: the residual connections have all."""
+        """The shares in a block whose output is its input: the residual connections have all importance."""
         site, like = self.attended[0].call.site, self.before[..., 0].float()
         attentions = [
             AttentionShares(
@@ -347,7 +347,7 @@ class _Pass:
     def _joined(
         norms: list[_Normed], state: Tensor, update: Tensor, same: Callable[[Tensor, Tensor], bool]
     ) -> tuple[float, _Normed | None]:
-        """The norm that reads state + m · update, and m; (1, None) if there is none, as in parallel blocks."""
+        """m, and the norm that reads state + m · update; (1, None) if there is no such norm, as in parallel blocks."""
         for norm in norms:
             if norm.before.shape != state.shape:
                 continue  # a norm of queries or keys

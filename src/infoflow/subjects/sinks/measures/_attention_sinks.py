@@ -33,18 +33,18 @@ STATISTIC = Column(
 ATTENTION_SINK = TableSchema(
     name="attention_sink",
     version=1,
-    description="Where the attention of each head falls, and how long the values are that it finds there. The shares "
-    "of the classes of tokens add up to 1. The first token's own query is left out, since in causal attention it has "
-    "no other key.",
+    description="Where the attention of each head goes, and how long the values of these tokens are. The shares of the "
+    "classes of tokens add up to 1. The first token's own query is left out, since in causal attention it has no other "
+    "key.",
     columns=(
         *HEAD_KEYS,
-        TOKEN.named("token", f"{TOKEN.description}; {LEARNED}: the sink that the model has learned, a key of no token"),
+        TOKEN.named("token", f"{TOKEN.description}; {LEARNED}: the sink that the model has learned, not a token's key"),
         STATISTIC,
         Column("threshold", "float64", "share of attention", "share above which a sentence counts for the rate"),
         *estimate_columns(
             "share of attention, share of sentences, or ratio of lengths",
             "mean over queries or sentences",
-            "the same for uniform attention; 1 for value_norm, equally long values",
+            "value for uniform attention; for value_norm: 1, the ratio of equally long values",
             "queries or sentences",
         ),
     ),
@@ -68,10 +68,10 @@ class AttentionSinks(AbstractSentenceMeasure):
        \frac{1}{|S|} \sum_s \Big[\frac{1}{|Q_s|} \sum_{i \in Q_s} \sum_{j \in c} a_{ij} > ε\Big], \qquad
        \frac{1}{|S|} \sum_s \frac{\overline{\lVert v_j \rVert}_{j \in c}}{\overline{\lVert v_j \rVert}_{j \in o}} $$
 
-    Q are all queries but the first token (in cross-attention all), c is a class of keys, o the tokens that are neither
-    first nor special nor punctuation. A learned sink (gpt-oss) is a key without a token: its share is 1 minus the sum
-    of the weights on tokens. The uniform head spreads equal weights over all keys that the model lets a query see, the
-    learned sink included.
+    Q are all queries but that of the first token (in cross-attention all queries), c is a class of keys, and o are the
+    tokens that are neither first nor special nor punctuation. A learned sink (gpt-oss) is a key without a token: its
+    share is 1 minus the sum of the weights on tokens. The uniform head spreads equal weights over all keys that the
+    model lets a query see, including the learned sink.
 
     Args:
         sentences: Maximum number of sentences.

@@ -23,7 +23,7 @@ from ._tokens import CLASSES, TOKEN, AbstractSentenceMeasure, BlockSums, classes
 ANY, EVERY = "any", -1
 TIMES = {"above_100": 100.0, "above_1000": 1000.0}  # multiples of the median
 _MASSIVE = 100.0  # smallest magnitude of a massive activation
-_SHOWN, _LEAST = 8, 0.01  # dimensions of a layer, and the share of sentences that each needs
+_SHOWN, _LEAST = 8, 0.01  # maximum number of dimensions of a layer, and the share of sentences that each needs
 _HALF = NormalDist().inv_cdf(0.75)  # median magnitude of a normal distribution
 
 STATISTIC = Column(
@@ -33,7 +33,7 @@ STATISTIC = Column(
     "largest: the largest magnitude as a multiple of the median magnitude of the sentence's state; above_100, "
     "above_1000: activations of at least 100 or 1,000 times the median; massive: of at least 1,000 times and above 100",
 )
-DIMENSION = Column("dimension", "int64", "", "of the state, from 0; −1: all")
+DIMENSION = Column("dimension", "int64", "", "dimension of the state, from 0; −1: all")
 MASSIVE_ACTIVATION = TableSchema(
     name="massive_activation",
     version=1,
@@ -44,14 +44,14 @@ MASSIVE_ACTIVATION = TableSchema(
         Column("layer", "int64", "", "state, 0: embeddings"),
         DIMENSION,
         TOKEN.named(
-            "token", f"any: all tokens, shares are of sentences; otherwise shares of activations. {TOKEN.description}"
+            "token", f"any: all tokens (shares of sentences); otherwise shares of activations. {TOKEN.description}"
         ),
         STATISTIC,
         *estimate_columns(
             "ratio (largest), else share",
-            "mean over sentences; by token: share of these activations",
-            "largest: normally distributed activations; of sentences with such activations: 0, as with normally "
-            "distributed ones; by dimension: the mean over all dimensions; by token: the class's share of tokens",
+            "mean over sentences; by token: share of these activations that are on the class",
+            "largest: value for normally distributed activations; share of sentences: 0, as for normally distributed "
+            "ones; by dimension: the mean over all dimensions; by token: the class's share of tokens",
             "sentences; by token: activations",
         ),
     ),
@@ -102,9 +102,10 @@ def magnitudes(states: Float[Tensor, "sentence token width"], real: Tensor) -> t
 def _of_sentences(
     states: Float[Tensor, "sentence token width"], classes: Int[Tensor, "sentence token"]
 ) -> dict[str, Tensor]:
-    """For each sentence: its ratio, that of normal activations, and counts of activations above each threshold.
+    """For each sentence: its ratio, that of normally distributed activations, and activations above each threshold.
 
-    Under a threshold's name: sentences with such an activation, then by dimension; `…/token`: activations by class.
+    Under a threshold's name: whether there is such an activation, then whether there is one in each dimension; under
+    `…/token`: how many there are on each class of tokens.
     """
     classes = classes.to(states.device)
     sizes, median = magnitudes(states, classes >= 0)
@@ -124,7 +125,7 @@ def _of_sentences(
 
 
 def _normal(num: Tensor) -> Tensor:
-    """The approximate largest of `num` normal activations, as a multiple of their median magnitude."""
+    """The approximate largest of `num` normally distributed activations, as a multiple of their median magnitude."""
     largest = torch.special.ndtri(1 - 0.5 / (2 * num.double()).clamp(min=1))
     return largest / _HALF
 

@@ -28,7 +28,7 @@ MASSIVE_ABLATION = TableSchema(
     name="massive_ablation",
     version=1,
     description="How the loss changes when the largest activations of a sentence at the output of one layer are set "
-    "to zero or to their mean. The sentences are the same with and without, so differences are paired.",
+    "to zero or to their mean. The sentences are the same with and without the change, so differences are paired.",
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "state, 1: output of the first block"),
@@ -36,7 +36,7 @@ MASSIVE_ABLATION = TableSchema(
         CHANGED,
         *estimate_columns(
             "nats per token",
-            "loss with changed activations minus loss without",
+            "loss with changed activations minus loss without the change",
             "the same for as many random activations of the same sentence",
             "predicted tokens",
         ),
@@ -165,7 +165,7 @@ def _states(model: Model, recorded: BlockOutputs) -> Iterator[tuple[tuple[str, i
 def _replaced(model: Model, place: tuple[str, int], edits: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
     """Write numbers at indices into the output of one block; each edit applies to one repetition of the batch."""
     own, layer = model.anatomy.stack(place[0]), place[1] - 1
-    before = sum(one.block == own.layers[layer].block for one in own.layers[:layer])  # calls of a shared block
+    before = sum(one.block == own.layers[layer].block for one in own.layers[:layer])  # earlier calls of a shared block
     calls = count()
 
     def after(block: nn.Module, args: Any, output: Any) -> Any:

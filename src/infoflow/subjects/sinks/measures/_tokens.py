@@ -22,7 +22,7 @@ TOKEN = Column(
     "token",
     "string",
     "",
-    "each token is in one class: first, the sentence's first token, whatever it is; special, further special tokens; "
+    "each token is in one class: first, the sentence's first token, whatever it is; special, other special tokens; "
     "punctuation; other",
 )
 PADDING = -1

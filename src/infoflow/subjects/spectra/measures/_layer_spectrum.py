@@ -35,16 +35,16 @@ from ._spectra import (
 PROMPT_ENTROPY, DATASET_ENTROPY, CURVATURE = "prompt_entropy", "dataset_entropy", "curvature"
 INFO_NCE, LIDAR, DIME = "infonce", "lidar", "dime"
 QUANTITIES = (PROMPT_ENTROPY, DATASET_ENTROPY, CURVATURE, INFO_NCE, LIDAR, DIME)
-_LEAST = 3  # tokens of a text: two steps make an angle
-_GROUP = 2048  # tokens between which the control shuffles: states of all layers in memory at a time
+_LEAST = 3  # minimum number of tokens in a text, since an angle needs two steps
+_GROUP = 2048  # tokens that the control shuffles together; their states in all layers are in memory at the same time
 
 LAYER_SPECTRUM = TableSchema(
     name="layer_spectrum",
     version=1,
     description="Measures of a layer that need no labels. prompt_entropy: matrix-based entropy of the tokens of a "
-    "text, mean over texts; dataset_entropy: of the mean states of all texts; curvature: mean angle between successive "
-    "steps from token to token; infonce, lidar, dime: how well two random corruptions of a text are recognised as one "
-    "text. Special tokens do not count. Only texts of three tokens or more are read.",
+    "text, mean over texts; dataset_entropy: entropy of the mean states of all texts; curvature: mean angle between "
+    "successive steps from token to token; infonce, lidar, dime: how well two random corruptions of a text are "
+    "recognised as one text. Special tokens do not count. Only texts of three tokens or more are read.",
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
@@ -54,7 +54,7 @@ LAYER_SPECTRUM = TableSchema(
             "nats; radians (curvature)",
             "the quantity",
             "entropies: texts made of random tokens of other texts; curvature: the text's tokens in random order; "
-            "infonce, lidar: corruptions of two different texts; dime: 0, its value for them",
+            "infonce, lidar: corruptions of two different texts; dime: 0, its value for such corruptions",
             "texts",
         ),
         Column("most", "float64", "nats; radians", "largest possible value"),
@@ -74,11 +74,11 @@ class LayerSpectrum(Intervention):
     | lidar           | $S_\alpha(\Sigma_w^{-1/2} \Sigma_b \Sigma_w^{-1/2})$              | different texts        |
     | dime            | $S_\alpha$ of shuffled pairs of corruptions, less that of pairs   | 0                      |
 
-    Before each entropy, states are centred (tokens over their text, means over all texts) and get length 1, so that no
-    common offset and no long state fills the spectrum. A corruption replaces each token, with probability `corrupted`,
-    by a token drawn from the corpus. LiDAR's ridge and InfoNCE's temperature are those of the published code
-    [@skean2025], which also sets negative similarities to 0 and means states after centring them within their text:
-    neither is done here, since the result would not be a Gram matrix, or would be near 0.
+    Before each entropy, states are centred (tokens over their text, means over all texts) and scaled to length 1, so
+    neither a common offset nor a long state dominates the spectrum. A corruption replaces each token, with probability
+    `corrupted`, by a token drawn from the corpus. LiDAR's ridge and InfoNCE's temperature are those of the published
+    code [@skean2025]. That code also sets negative similarities to 0, and averages states after centring them within
+    their text. Neither is done here: the former would not leave a Gram matrix, and the latter gives means near 0.
 
     Error bars of the first and third measure come from blocks of sentences, those of the others from the derivative of
     the spectrum with respect to each text's weight, with the centre fixed. Compare only rows of equal `count`.
@@ -173,7 +173,7 @@ def _states(reader: Reader, batch: Any) -> dict[str, Float[Tensor, "layer senten
 
 @dataclass(slots=True, eq=False)
 class _Stack:
-    """What is kept of the texts of one stack, per layer: a few numbers, and mean states."""
+    """What is kept from the texts of one stack, per layer: a few numbers and mean states."""
 
     sentences: list[int] = field(default_factory=list)
     own: dict[str, list[Tensor]] = field(default_factory=dict)  # per text: (value and control, layer)

@@ -17,8 +17,8 @@ TEMPERATURE = 0.1
 """Temperature of `info_nce`, as in the published code."""
 _RIDGE = 1e-4  # added to the scatter within texts, as in the published code
 _PERMUTATIONS = 3
-_ROUNDING = 1e-6  # a smaller share of a state's length is the rounding of float32
-_NOTHING = 1e-12  # a smaller share of a spectrum is rounding
+_ROUNDING = 1e-6  # a smaller share of a state's length is a rounding error of float32
+_NOTHING = 1e-12  # a smaller share of a spectrum is a rounding error
 
 
 class Weighed(NamedTuple):
@@ -35,9 +35,9 @@ def matrix_entropy(x: Matrix, alpha: float = 1.0) -> float:
        \lambda = \mathrm{eig}\!\left( \frac{X X^\top}{\mathrm{tr}\, X X^\top} \right), \qquad
        S_1 = -\sum_i \lambda_i \log \lambda_i $$
 
-    The eigenvalues come from the smaller one of $X X^\top$ and $X^\top X$. No rotation of the space, no order of the
-    rows and no common scale changes it. Rows are taken as they are: `LayerSpectrum` first centres them and gives them
-    length 1.
+    The eigenvalues come from the smaller one of $X X^\top$ and $X^\top X$. The entropy does not depend on rotations of
+    the space, the order of the rows or a common scale. Rows are taken as they are; `LayerSpectrum` first centres them
+    and scales them to length 1.
 
     Args:
         x: (row, width) states, float32 or float64; computed in float64.
@@ -70,7 +70,7 @@ def spectrum(x: Float[Tensor, "*layer row width"]) -> Float[Tensor, "*layer eige
 
 
 def entropy_of(values: Float[Tensor, "*layer eigenvalue"], alpha: float) -> Float[Tensor, "*layer"]:
-    """`matrix_entropy` of a spectrum; NaN where it is 0."""
+    """`matrix_entropy` of a spectrum; NaN where the whole spectrum is 0."""
     shares = values / values.sum(-1, keepdim=True)
     if alpha == 1:
         return torch.special.entr(shares).sum(-1)
@@ -132,7 +132,7 @@ def info_nce(x: Float[Tensor, "text width"], y: Float[Tensor, "text width"]) -> 
     $$ \log N + \frac1N \sum_i \log \frac{e^{x_i \cdot y_i / \tau}}{\sum_j e^{x_i \cdot y_j / \tau}}, \qquad
        \tau = 0.1 $$
 
-    Source: [@oord2018]; τ of [@skean2025].
+    Source: [@oord2018]; τ as in [@skean2025].
     """
     scores = x @ y.mT / TEMPERATURE
     losses = scores.logsumexp(1) - scores.diagonal()
@@ -147,9 +147,9 @@ def lidar(x: Float[Tensor, "text width"], y: Float[Tensor, "text width"], alpha:
        \Sigma_w = \tfrac{1}{2N} \sum_{i, j} (x_{ij} - \bar x_i)(x_{ij} - \bar x_i)^\top + \delta I $$
 
     $\Sigma_b$ is the covariance of the means $\bar x_i$ of both corruptions, and $\delta = 10^{-4}$. Where the
-    texts span fewer dimensions than the space has, only these are decomposed: the others have eigenvalue 0.
+    texts span fewer dimensions than the space has, only these are decomposed, since the others have eigenvalue 0.
 
-    Source: [@thilak2024], whose LiDAR is the exponential; δ of [@skean2025].
+    Source: [@thilak2024], whose LiDAR is the exponential of this entropy; δ as in [@skean2025].
     """
     if 2 * len(x) < x.shape[1]:
         basis = torch.linalg.qr(torch.cat([x, y]).mT).Q
