@@ -90,7 +90,7 @@ def test_a_lost_checkpoint_is_told_by_the_exit_code(infoflow, folder: Path, smal
     assert answer.code == 3
     assert "3 checkpoints, 0 of them excluded." in answer.out
     assert (
-        "These checkpoints differ from what was written and are left out:\nstep-00000002: its training kept it"
+        "These checkpoints differ from what was written and are left out:\nstep-00000002: its training saved it"
         in answer.err
     )
 

@@ -104,7 +104,7 @@ def _flip(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (lambda step: shutil.rmtree(step), "its training kept it, and it is gone"),
+        (lambda step: shutil.rmtree(step), "its training saved it, but it no longer exists"),
         (lambda step: _flip(step / "model.safetensors"), "model.safetensors is not what its training wrote"),
         (lambda step: (step / "config.json").write_text("{}"), "config.json is not what its training wrote"),
         (lambda step: (step / "model.safetensors").unlink(), "its folder holds no config.json and weights"),

@@ -98,7 +98,7 @@ def test_a_rule_that_loses_relevance_has_no_rows(matched_models, parallel_corpus
 
 
 def test_what_cannot_be_measured_is_said(matched_models, parallel_corpus):
-    with pytest.raises(UserError, match="no source beside its text"):
+    with pytest.raises(UserError, match="no source besides its text"):
         measure(matched_models["causal-lm"], parallel_corpus, [SourceContribution()])
     for wrong in ({"sentences": 0}, {"explained": "best"}, {"rules": ("gradient-x-input",)}, {"rules": ()}):
         with pytest.raises(UserError, match="Got"):

@@ -21,11 +21,12 @@ def dynamics(
     """Show which parameters reduced the loss during training of a study's models, and update its report.
 
     The study must have recorded it: `[dynamics] on = true` in its plan, or `--set dynamics.on=true`. Several studies,
-    each on its own corpus, are compared: does the corpus change which parameters learn, or only the objective?
+    each on its own corpus, are compared, to show whether the corpus or only the objective changes which parameters
+    learn.
 
     Args:
         runs: One or more folders that `infoflow study` wrote.
-        top: Parameter groups to list for each objective; the tables hold all of them.
+        top: Number of parameter groups to list for each objective; the tables hold all of them.
         out: Folder for the comparison of several studies. Default: runs/corpora.
     """
     with reporting(log):

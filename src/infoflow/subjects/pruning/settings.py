@@ -36,20 +36,21 @@ class PruningPlan:
     gates become 0 or 1 by themselves. At width 128 on short sentences (250 updates each) 0.003 left 33 of 48 encoder
     heads, 0.01 left 16, and 0.03 left 6 at a loss of half a BLEU. More updates let more gates decide.
 
-    Each sweep step costs `updates` of training if gates are trained; each number of `subset` costs as much again, or
-    twice that with `straight_through`. Each step from scratch costs a whole training, and each step that recovers twice
-    `recover_updates`, plus once for all heads. Every step also reads `score_sentences`, translates them by beam search
-    unless `metric` is "loss", and with `roles` reads `role_sentences` with attention.
+    Each sweep step costs `updates` of training if gates are trained; each number in `subset` costs as much again, or
+    twice that with `straight_through`. Each step from scratch costs a whole training. Each step that recovers costs
+    twice `recover_updates`, and the control with all heads costs them once more. Every step also reads
+    `score_sentences`, translates them by beam search unless `metric` is "loss", and with `roles` reads `role_sentences`
+    with attention.
     """
 
     on: bool = False
     objectives: DistinctNames = ("translation",)  # objectives whose models are pruned, at every seed
     scopes: Scopes = ("encoder-self", "all")
-    penalties: Penalties = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # multiply the number of open heads, mean over attentions
-    updates: Count = 500  # at each penalty
+    penalties: Penalties = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # weights of the mean number of open heads per attention
+    updates: Count = 500  # updates of training at each penalty
     learning_rate: LearningRate = 2e-4  # constant
     gate_rate: Annotated[float, Limits(above=0, at_most=1e6)] = 100.0  # multiplies the learning rate of the gates
-    greedy: tuple[str, ...] = ("importance", "confidence", "relevance", "random")  # and "iterative" (importance)
+    greedy: tuple[str, ...] = ("importance", "confidence", "relevance", "random")  # also "iterative" (importance)
     random_draws: Annotated[int, Limits(at_least=0, at_most=1000)] = 3
     keep: tuple[Heads, ...] = ()  # numbers of heads of the greedy choices; empty: as many as the gates kept
     subset: tuple[Heads, ...] = ()  # numbers of heads that are learned exactly
@@ -58,14 +59,14 @@ class PruningPlan:
     scratch_scopes: tuple[Scope, ...] = ()  # empty: all
     scratch_points: tuple[CountOrNone, ...] = ()  # sweep steps, from 0; empty: all
     recover: bool = False  # train the heads of a sweep step further; controls: as many random heads, and all heads
-    recover_points: tuple[CountOrNone, ...] = ()  # sweep steps, from 0; empty: all that removed a head
+    recover_points: tuple[CountOrNone, ...] = ()  # sweep steps, from 0; empty: all steps that removed a head
     recover_updates: CountOrNone = 0  # 0: training.updates
-    recover_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # peak; 0: that of training
+    recover_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # its peak; 0: that of training
     roles: bool = True  # measure roles again at each step of learned, random and scratch choices
     metric: Literal["bleu", "loss"] = "bleu"  # "bleu" in addition to the loss, for translation
-    score_sentences: CountOrNone = 500  # of the analysed sentences; 0: all
-    rank_sentences: CountOrNone = 400  # of the validation part, for greedy choices; 0: all
-    role_sentences: CountOrNone = 1000  # of the analysed sentences; 0: all
+    score_sentences: CountOrNone = 500  # number of the analysed sentences; 0: all
+    rank_sentences: CountOrNone = 400  # sentences of the validation part, for greedy choices; 0: all
+    role_sentences: CountOrNone = 1000  # number of the analysed sentences; 0: all
     save_every: CountOrNone = 250  # updates between checkpoints
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class PruningPlan:
 
 @runtime_checkable
 class _Prunes(Protocol):
-    """What the section is checked against: parts of a study's plan."""
+    """The parts of a study's plan against which the section is checked."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...

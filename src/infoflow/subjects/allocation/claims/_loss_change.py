@@ -1,10 +1,10 @@
-"""Readings of claims about training: shares of layers and components in the loss change, and when parts raise it.
+"""Readings of claims about training: shares of layers and components in the loss change, and when parts raise the loss.
 
-If a number has no bootstrap over sentences (counts of steps, figures of a whole run), its replicates repeat it, so that
-intervals come only from seeds. Numbers refer to the training sentences and the first term of the loss.
+If a number has no bootstrap over sentences (counts of steps, figures of a whole run), its replicates repeat that
+number, so that intervals come only from seeds. Numbers refer to the training sentences and the first term of the loss.
 """
 
-# S stacks' series of windows: (layer, window); K entries of a profile, R bootstrap replicates
+# S: series of windows of each stack, (layer, window); K: entries of a profile; R: bootstrap replicates
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ ATTENTION, FEED_FORWARD = COMPONENTS[:4], COMPONENTS[4:6]
 
 
 def profile(objective: Spec, stack: str = "", number: Literal["value", "parameters"] = "value") -> Reading:
-    """Loss change of each layer and component inside a stack's blocks, as shares of their sum (layer by layer).
+    """Loss change of each layer and component inside a stack's blocks, as shares of the total.
 
     Components are self-attention, feed-forward and norms; positive shares helped. The baseline is an equal allocation
     to all parameters; `"parameters"` gives shares of the parameters.
@@ -48,7 +48,7 @@ def profile_similarity(first: Spec, second: Spec, *stacks: str) -> Reading:
 
 
 def corpus_similarity(first: Spec, second: Spec, corpora: Literal["same", "other"]) -> Reading:
-    """The same correlation, averaged over pairs of corpora (different, or the same), for each pair of seeds."""
+    """The mean of `profile_similarity` over pairs of corpora (different, or the same), for each pair of seeds."""
     table = _profile_pairs(ALLOCATION_CORPORA.name, first, second, "unordered", ())
     names = f"{NAMES[first]} ({MAIN_STACK[first]}) and {NAMES[second]} ({MAIN_STACK[second]})"
     absent = f"no two training runs of {names} on {corpora} corpora, under different seeds, were compared"
@@ -64,7 +64,7 @@ def hurting(objective: Spec, components: tuple[str, ...]) -> Reading:
 def last_hurting(objective: Spec) -> Reading:
     """The last step in which a component, summed over a stack's layers, raised the loss, as a share of the training.
 
-    A second number says whether this is the last step of the training; then longer training might show later ones.
+    A second number says whether this is the last step of the training; if so, longer training might show later ones.
     """
     table = _recorded("hurting", objective, ..., *_HURTING, "chords", number="last_hurt")
     return table.reduce(_last_hurting, components=(*ATTENTION, *FEED_FORWARD))
@@ -78,14 +78,15 @@ def window_mean(objective: Spec, column: Literal["helping", "alternated", "top_s
 
 
 def reliability(objective: Spec, statistic: str, rule: str = "") -> Reading:
-    """A statistic of the recording itself."""
+    """A statistic of how reliable the recording is."""
     return _recorded("reliability", objective).where(statistic=statistic, rule=rule).reduce(_only)
 
 
 def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = False) -> Agreement:
-    """Agreement of two halves of the sentences on totals of parameter groups, or of single ones (our threshold).
+    """Agreement of two halves of the sentences on totals of parameter groups, or of single parameters (our threshold).
 
-    At a correlation of .7, the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with that of other sentences.
+    At a correlation of .7, the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with the mean of two other
+    halves.
     """
     which = "parameters" if parameters else "groups without embeddings"
     absent = "the recording has no halves: [dynamics] parts must be 2 or more; single parameters must be followed, too"
@@ -98,8 +99,8 @@ def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = 
 def synchrony(objective: Spec, *, turned: bool = False) -> Reading:
     """How often layers of the main stack learn most at the same time: mean share of common peaks, over pairs of layers.
 
-    A layer peaks in a window that lowers the loss more than both neighbouring ones. With `turned`, each layer's series
-    is first rotated by a random number of windows.
+    A layer peaks in a window in which it lowers the loss more than in both neighbouring windows. With `turned`, each
+    layer's series is first rotated by a random number of windows.
     """
     return _recorded("steps", objective, MAIN_STACK[objective], "window", "layer").reduce(_synchrony, turned=turned)
 
@@ -115,7 +116,7 @@ def head_spread(objective: Spec) -> Reading:
 
 
 def components_by_layer(curve: np.ndarray) -> np.ndarray:
-    """A profile as (N, layer, component), components in the order of `COMPONENTS`."""
+    """Reshape a profile to (N, layer, component), with components in the order of `COMPONENTS`."""
     return curve.reshape(len(curve), -1, len(COMPONENTS))
 
 

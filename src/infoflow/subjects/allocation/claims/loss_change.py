@@ -42,7 +42,7 @@ _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one
         ),
     ),
     reliable=halves_agree(parameters=True),
-    uncontrolled="random signs help in half of the cases, which is the limit itself",
+    uncontrolled="with random signs, half of the parameters help, which is the limit itself",
 )
 def l1(curves: Curves) -> list[Condition]:
     """Shares of parameters, averaged over the whole training."""
@@ -89,15 +89,15 @@ TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in
     "Layers learn at the same time: their loss changes peak together.",
     source=LOSS_CHANGE,
     published="learning is synchronised over layers, with peaks often in the same iteration (no number)",
-    statistic="share of common peaks, mean over pairs of layers, above one half in every objective; a peak is a "
-    "window that lowered the loss more than both neighbouring ones",
+    statistic="share of common peaks, mean over pairs of layers, is above one half in every objective; a peak is a "
+    "window in which a layer lowered the loss more than in both neighbouring ones",
     reads={NAMES[one]: synchrony(one) for one in OBJECTIVES},
     controls=(Control(name="each layer's series rotated by a random number of windows", reads=TURNED),),
     reliable=halves_agree(),
 )
 def l3(curves: Curves) -> list[Condition]:
     """Common peaks of layers; intervals over seeds."""
-    name, shares = "share of a layer's peaks that are peaks of another layer too", np.hstack(list(curves.values()))
+    name, shares = "share of a layer's peaks that are also peaks of another layer", np.hstack(list(curves.values()))
     return [exceeds(name, shares, 0.5, "share of peaks", list(curves), bounds=SHARE)]
 
 
@@ -129,7 +129,7 @@ def l6(curves: Curves) -> list[Condition]:
     simpson, first = (np.concatenate([curves[f"{one.name} {rule}"] for one in OBJECTIVES], axis=1) for rule in RULES)
     labels = [NAMES[one] for one in OBJECTIVES]
     return [
-        # With small steps first order passes too, so it counts only with the ratio.
+        # With small steps first order passes too, so this condition counts only together with the ratio.
         stays_below("mean residual of Simpson's rule", simpson, 1e-3, "nats per step", labels, alone=False),
         exceeds("residual of first order over that of Simpson's rule", first / simpson, 5.0, "ratio", labels),
     ]
@@ -153,8 +153,8 @@ def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, a
     "A few parameters carry much of each step's loss change, and parameters alternate between helping and hurting.",
     source=LOSS_CHANGE_RECALLED,
     published="heavy-tailed allocations and alternating parameters (unverified: not read at the source)",
-    statistic="the largest 1 % of |A| make up more than twice what they do in a normal distribution (3.6 %), and more "
-    "than a tenth of the moving parameters change sign from one step to the next",
+    statistic="the largest 1 % of |A| have more than twice the share that they have in a normal distribution (3.6 %), "
+    "and more than a tenth of the moving parameters change sign from one step to the next",
     reads=_L4_READS,
     controls=(
         Control(
@@ -167,14 +167,14 @@ def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, a
         ),
     ),
     reliable=halves_agree(parameters=True),
-    uncontrolled="the share of a normal distribution, known exactly, is half of the limit",
+    uncontrolled="the share in a normal distribution is known exactly: half of the limit",
 )
 def l4(curves: Curves) -> list[Condition]:
     """Signs of single parameters; intervals over seeds."""
-    changed, unit = "parameters whose sign changed since the step before", "share of parameters"
+    changed, unit = "parameters whose sign changed since the preceding step", "share of parameters"
     return [
         _each("share of the largest 1 % of |A| in the sum of |A|", curves, "top_share", 2 * NORMAL, "share of the sum"),
-        # Random signs alternate too, so it counts only with the heavy tail.
+        # Random signs alternate too, so this condition counts only together with the heavy tail.
         _each(changed, curves, "alternated", 0.1, unit, alone=False),
     ]
 
@@ -194,13 +194,13 @@ STATISTIC = "half correlation of groups without embeddings"
     examined="dynamics",
     published="allocation on a sample agrees with that on the full training set (abstract; no number)",
     statistic="totals of the groups of parameters, embeddings left out, on two disjoint halves of the evaluated "
-    "sentences correlate above .9: one sample represents another, and so the whole",
+    "sentences correlate above .9: one sample represents another, and therefore the whole",
     reads={NAMES[one]: reliability(one, STATISTIC) for one in OBJECTIVES},
     controls=(
         Control(
             name="another objective instead of the other half (rank correlation of shares, different seeds)",
             reads={NAMES[one]: profile_similarity(*pair) for one, pair in zip(OBJECTIVES, PAIRS, strict=True)},
-            decisive=False,  # ranks of other training runs are lower anyway
+            decisive=False,  # rank correlations between training runs are lower anyway
         ),
     ),
     uncontrolled="unrelated halves correlate by 0, whatever is trained",

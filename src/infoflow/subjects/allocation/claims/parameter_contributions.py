@@ -43,15 +43,15 @@ _V1_READS: dict[str, Reading] = WITHIN | {
     "objectives.",
     source=PARAMETER_CONTRIBUTIONS,
     published="objectives give distinct optimisation dynamics on comparable Transformers (no number in the abstract)",
-    statistic="rank correlation of the shares of layers × components under different seeds: between any two objectives "
-    "it is below that within either",
+    statistic="rank correlation of the shares of layers × components under different seeds: between any two "
+    "objectives it is lower than within either of them",
     reads=_V1_READS,
     controls=(seeds_alone(_V1_READS, tuple(WITHIN), tuple(f"{one.name}, {other.name}" for one, other in PAIRS)),),
     reliable=halves_agree(),
 )
 def v1(curves: Curves) -> list[Condition]:
     """Share profiles of the stacks that read the text, under different seeds."""
-    return [own_over_others("similarity under two seeds of one objective, minus that of two objectives", curves)]
+    return [own_over_others("similarity of two seeds of one objective, minus that of two objectives", curves)]
 
 
 OTHERS = (*ATTENTION, "norm")
@@ -72,7 +72,7 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
             margins.append(feed - total_of(share, (other,)) / (total_of(size, (other,)) if per_parameter else 1))
             labels += [f"{NAMES[objective]}, {layer}, {other}" for layer in layer_names(feed.shape[1], 0)]
     unit = "mean parameters" if per_parameter else "share"
-    # W1 and W2 are most of the parameters: with an equal allocation, theirs is the largest share.
+    # W1 and W2 hold most parameters, so with an equal allocation they have the largest share.
     return exceeds(name, np.concatenate(margins, axis=1), 0.0, unit, labels, alone=per_parameter)
 
 
@@ -115,12 +115,12 @@ _V3_READS: dict[str, Reading] = ACROSS | {
     "The dynamics depend on the objective, not on the size or the domain of the data: one objective on two corpora is "
     "more alike than two objectives on one corpus.",
     source=PARAMETER_CONTRIBUTIONS,
-    cause="A masked LM learns from a seventh of the tokens, so its shares are noisy: it is less like another seed of "
-    "itself than like a causal LM. The corpus itself hardly mattered.",
+    cause="A masked LM learns from a seventh of the tokens, so its shares are noisy: it is less similar to another "
+    "seed of itself than to a causal LM. The corpus itself hardly mattered.",
     examined="dynamics-corpora",
     published="Europarl against WMT, and 700 thousand, 2 and 5 million sentence pairs (slides), look alike",
     statistic="rank correlation of the shares of layers × components under different seeds, mean over pairs of "
-    "corpora: between any two objectives on one corpus it is below that of either objective on two corpora",
+    "corpora: between any two objectives on one corpus it is lower than between two corpora for either objective",
     reads=_V3_READS,
     controls=(
         seeds_alone(_V3_READS, tuple(ACROSS), tuple(f"{one.name}, {other.name}" for one, other in _V3_PAIRS)),
@@ -154,9 +154,8 @@ _V4_READS: dict[str, Reading] = {
     "it learns from a seventh of the tokens.",
     examined="dynamics",
     published="shown as maps of layers and components (slides; no number)",
-    statistic="rank correlation of the shares of layers × components under different seeds: for the encoder it is "
-    "higher with the masked LM than with the causal LM, for the decoder the reverse (cross-attention and "
-    "embeddings left out)",
+    statistic="rank correlation of the shares of layers × components under different seeds: the encoder is more "
+    "similar to the masked LM than to the causal LM, the decoder the reverse (cross-attention and embeddings left out)",
     reads=_V4_READS,
     controls=(
         seeds_alone(_V4_READS, ("encoder, masked", "decoder, causal"), ("encoder, causal", "decoder, masked")),
@@ -167,7 +166,7 @@ _V4_READS: dict[str, Reading] = {
 )
 def v4(curves: Curves) -> list[Condition]:
     """Both stacks of translation compared with both language models, under different seeds."""
-    name = "similarity to the language model of its kind, minus that to the other"
+    name = "similarity of a stack to the language model of its kind, minus that to the other"
     gaps = {
         "translation encoder": curves["encoder, masked"] - curves["encoder, causal"],
         "translation decoder": curves["decoder, causal"] - curves["decoder, masked"],
@@ -214,7 +213,7 @@ LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
     published="of 125,000 steps, those in which a component raised the loss (slides): masked LM key 1565, query 2055, "
     "value 24, output 6, W1 0, W2 0; causal LM 24 to 29 each; translation key and query 64, value 130, output 113, "
     "W1 59, W2 131",
-    statistic="keys and queries, each as a sum over layers, hurt in more steps than value, output, W1 and W2 each, "
+    statistic="keys and queries, each as a sum over layers, hurt in more steps than each of value, output, W1 and W2, "
     "and in over 1 % of the steps",
     reads={"hurt": hurting(MASKED, (*LOOKING, *REST))},
     controls=(
@@ -243,7 +242,7 @@ _V7_READS: dict[str, Reading] = {
 
 
 def _later(name: str, late: np.ndarray, early: np.ndarray) -> Condition:
-    """A condition on times: a part that raises the loss in the last step may raise it later still."""
+    """A condition on times: a part that raises the loss in the last step might do so even later in longer training."""
     reach = float(early[0, 1]), float(late[0, 1])
     return exceeds(name, late[:, :1] - early[:, :1], 0.0, "share of the training", reach=reach)
 
@@ -278,7 +277,7 @@ _V8_READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTI
     source=CONTRIBUTIONS_ON_SLIDES,
     published="maps of layers × heads, normalised over the map (slides; how exactly is unverified; no number)",
     statistic="the standard deviation over the heads of a layer, minus what the choice of sentences explains, exceeds "
-    "a quarter of their mean absolute contribution, in the mean over layers and in every objective",
+    "a quarter of the heads' mean absolute contribution, on average over layers and in every objective",
     reads=_V8_READS,
     controls=(Control(name="equal heads that differ only by the choice of sentences", reads=baselines(_V8_READS)),),
     reliable=halves_agree(),
@@ -297,8 +296,8 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
     "In a causal LM the attention of the middle layers contributes more than that of the first and the last.",
     source=CONTRIBUTIONS_ON_SLIDES,
     published="the attention of middle layers contributes more, read as fine syntax learned there (slides; no number)",
-    statistic="share of query, key, value and output: the mean of the layers in between exceeds that of the first and "
-    "of the last layer",
+    statistic="share of query, key, value and output: the mean of the middle layers exceeds the share of the first "
+    "and of the last layer",
     reads=_V9_READS,
     controls=(
         layers_in_any_order(_V9_READS, numbers=len(COMPONENTS)),
@@ -311,7 +310,7 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
 def v9(curves: Curves) -> list[Condition]:
     """Attention shares of the causal LM by layer."""
     attention = total_of(curves["causal"], ATTENTION)
-    middle = attention[:, 1:-1].sum(axis=1) / (attention.shape[1] - 2)  # NaN with only two layers
-    name = "mean share of attention in the layers between, minus that of the first and of the last"
+    middle = attention[:, 1:-1].sum(axis=1) / (attention.shape[1] - 2)  # NaN if there are only two layers
+    name = "mean share of attention in the middle layers, minus that of the first and of the last"
     gaps = np.stack([middle - attention[:, 0], middle - attention[:, -1]], axis=1)
     return [exceeds(name, gaps, 0.0, "share", ["first layer", "last layer"])]

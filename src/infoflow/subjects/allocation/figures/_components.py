@@ -68,7 +68,7 @@ def on_train(frame: pd.DataFrame) -> pd.DataFrame:
 def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """The rows for one set of sentences and each model's first loss term.
 
-    Readers of facts are left out, since they have other parts; the section on retrieval shows them.
+    Models that read facts are left out, since they have other parts; the section on retrieval shows them.
     """
     frame = frame.loc[(frame["set"] == name) & ~frame["objective"].isin(further_objectives())]
     return frame.loc[frame["term"] == frame.groupby("model")["term"].transform("first")]
@@ -82,7 +82,7 @@ def by_set(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def parts_of(frame: pd.DataFrame, models: ModelSelection) -> list[ModelStack]:
-    """The stacks with blocks, in reading order; a stack is named if its model has two."""
+    """The stacks with blocks, in reading order; a stack is named if its model has two stacks."""
     found = []
     for series in models.present(frame):
         own = frame[(frame["series"] == series.key) & (frame["layer"] >= 0)]
@@ -132,11 +132,11 @@ class _View(NamedTuple):
 
 
 class _Shares(NamedTuple):
-    """Percentages of the blocks of one stack in their loss change, with intervals over seeds."""
+    """Percentages of the parts of one stack's blocks in their loss change, with intervals over seeds."""
 
-    cells: pd.DataFrame  # layer, component, update: the sum until then
+    cells: pd.DataFrame  # layer, component, update: the sum up to this update
     components: pd.DataFrame  # component, update: the sum over layers
-    raised: pd.DataFrame  # component, update: by how much its layers raised the loss since the update before
+    raised: pd.DataFrame  # component, update: by how much its layers raised the loss since the preceding update
 
     @property
     def final(self) -> pd.DataFrame:
@@ -211,7 +211,7 @@ def _raised(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bands(steps: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Cumulative shares of these parts at about 24 updates: means over seeds with their intervals."""
+    """Cumulative shares of the parts named by `by` at about 24 updates: means over seeds with their intervals."""
     sums: Any = steps.groupby(["seed", "end", *by])["value"].sum()
     grid = sums.unstack(by).fillna(0.0).sort_index().groupby("seed").cumsum()
     if len(by) == 1:
@@ -289,7 +289,7 @@ def _lines(
     touch: int = 0,
     tooltip: list[Channel],
 ) -> dict[str, Any]:
-    """Lines of one set of sentences at a time, above those of equal parameters."""
+    """Lines of one set of sentences at a time, drawn over the lines for equal parameters."""
     places = [name for name in ("layer", "update") if name in rows]
     shown = rows[["set", "name", *places, "value", "low", "high", "control", "seeds"]].round(2)
     sets = pd.DataFrame({"set": sorted(set(rows["set"]))}).assign(value=0.0)
@@ -378,9 +378,10 @@ COMPONENT_SHARES = DeclaredFigure(
     how_to_read=(
         "Choose what is added up. Each point is how much that part of the weights contributed to the fall of the "
         "loss. These are raw sums: W1 and W2 hold four times as many weights as query, key, value or output, which "
-        "the dashed grey lines show. The data has the number of parameters of each group.",
+        "the dashed grey lines show. The data contain the number of parameters of each group.",
         "Over training, lines grow from the start to the chosen update; a line that falls raised the loss meanwhile. "
-        "Shares within a stack say nothing about the contribution of a stack as a whole; the sentence below does.",
+        "Shares within a stack say nothing about the contribution of the whole stack; for that, see the sentence "
+        "below.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_STEPS.name, ALLOCATION_GROUPS.name),

@@ -97,7 +97,7 @@ def _map(rows: pd.DataFrame) -> pd.DataFrame:
 def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
     """The layer whose heads have the largest share of their map, compared with an equal share.
 
-    Training sentences select it; its share is reported on held-out sentences, if there are any.
+    The layer is selected on training sentences; its share is reported on held-out sentences, if there are any.
     """
     found, equal = [], []
     for key, rows in maps[0].items():
@@ -152,7 +152,7 @@ HEADS = DeclaredFigure(
         "Each square is a head: layers upwards, heads across. The number is its loss change, in percent of the "
         "sum of absolute values over the whole map. Blue lowered the loss, orange raised it.",
         "Heads with the same number in different seeds are unrelated, so means over seeds blur differences "
-        "between heads; the data has the spread over heads for each seed.",
+        "between heads; the data contain the spread over heads for each seed.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_HEADS.name,),
@@ -273,7 +273,7 @@ DYNAMICS = Section(
     id="dynamics",
     title="Which parts of the model did the learning?",
     lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
-    "that change among the parameters, so that their parts add up to it exactly.",
+    "that change among the parameters, so that their shares add up to the change exactly.",
     names=names_of([COMPONENT_SHARES, LOSS, HEADS, HURTING, HISTOGRAM, OBJECTIVES, CORPORA]),
 )
 

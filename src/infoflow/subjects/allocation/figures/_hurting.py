@@ -46,7 +46,7 @@ def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ModelSele
 
 
 def _words(counts: pd.DataFrame, hurting: pd.DataFrame, series: list[Series], step: str) -> str:
-    """The components that raise the loss most and least often, compared with their single parameters."""
+    """The components that raise the loss most and least often, compared with these components' single parameters."""
     found = [
         Candidate(
             f"for {HURTING_COMPONENTS[str(component)]} in {one.label}",
@@ -67,8 +67,8 @@ HURTING = DeclaredFigure(
     how_to_read=(
         "How often a component, summed over all layers, raised the loss. Self-attention of the encoder, self-attention "
         "of the decoder and cross-attention are separate blocks, and the counts of all blocks are added up. “Largest "
-        "rise” is that of one block in one step. A component may help in every step while half of its single "
-        "parameters, the last row, hurt.",
+        "rise” is the largest one of a single block in one step. A component may help in every step while half of its "
+        "single parameters, the last row, hurt.",
         "It takes many examples to tell single parameters from noise: check how well the two halves agree.",
     ),
     method=LOSS_CHANGE,
@@ -89,9 +89,9 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _histogram(histogram: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Counts of single parameters by the size of their loss change, each side with the mirror image of the other.
+    """Counts of single parameters by the size of their loss change, each side with the mean of it and its mirror image.
 
-    None if no parameter of a block changed the loss (for a term that does not depend on them).
+    None if no parameter of a block changed the loss, because the loss term does not depend on them.
     """
     every = {part: _shares(of_part(histogram, part)) for part in parts_of(histogram, models)}
     tables = {part: table for part, table in every.items() if set(table["side"]) - {"zero"}}
@@ -108,7 +108,7 @@ def _histogram(histogram: pd.DataFrame, models: ModelSelection) -> Drawn | None:
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
         f"{int(histogram['model'].nunique())} training runs, counted in {int(histogram['chords'].max())} steps spread "
         "over the training. Bar heights are logarithmic: a bar fills its row if all parameters of the component are in "
-        "that bin, and half of it for one parameter in a thousand.",
+        "that bin, and half of its row for one parameter in a thousand.",
     )
 
 
@@ -206,7 +206,7 @@ def _histogram_chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[s
 def _axis(smallest: int, reach: int) -> dict[str, Any]:
     """An axis with 0 in the middle and up to four powers of ten on each side; narrow panels label half of them."""
     places = list(range(reach, 0, -math.ceil(reach / 4)))
-    places = places[: 4 if len(places) > 3 else 2]  # so that dropping every other label keeps 0 and the ends
+    places = places[: 4 if len(places) > 3 else 2]  # even: dropping every other label keeps 0 and the ends
     labels = {place: "10" + str(smallest + place - 1).translate(_SUPERSCRIPT) for place in places}
     by_place = {str(side * place): text for place, text in labels.items() for side in (-1, 1)} | {"0": "0"}
     expression = f"{json.dumps(by_place, ensure_ascii=False)}[toString(datum.value)]"
@@ -214,7 +214,7 @@ def _axis(smallest: int, reach: int) -> dict[str, Any]:
 
 
 def _sizes_words(rows: dict[ModelStack, pd.DataFrame]) -> str:
-    """Share of loss-changing parameters that helped; random signs would give one half."""
+    """Share that helped among the parameters that changed the loss; random signs would give one half."""
     found = []
     for part, own in rows.items():
         own = in_blocks(own)

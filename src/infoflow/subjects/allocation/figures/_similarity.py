@@ -37,7 +37,7 @@ def _objectives(table: pd.DataFrame, models: ModelSelection) -> Drawn:
 
 
 def _both_ways(table: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """Pairs of different seeds (all pairs with one seed), with each stack as the first and as the second."""
+    """Pairs of different seeds (all pairs if there is one seed), with each stack as the first and as the second."""
     pairs = table[table["seed_a"] != table["seed_b"]]
     pairs = table if pairs.empty else pairs
     label = {
@@ -60,7 +60,7 @@ def _means(pairs: pd.DataFrame, more: list[str] | None = None) -> pd.DataFrame:
 
 
 def _with_interval(pairs: pd.DataFrame) -> dict[str, float]:
-    """Mean over pairs of models with its interval over seeds; NaN ends with two seeds or fewer."""
+    """Mean over pairs of models with its interval over seeds; the ends are NaN with two seeds or fewer."""
     values, units = pairs["value"].to_numpy(float), [*zip(pairs["seed_a"], pairs["seed_b"], strict=True)]
     ends = interval_over_seeds([tuple(sorted({int(a), int(b)})) for a, b in units], values, scale="correlation")
     return {"value": float(values.mean()), "low": ends.low, "high": ends.high, "pairs": len(values)}
@@ -189,7 +189,7 @@ OBJECTIVES = DeclaredFigure(
     how_to_read=(
         "Each square compares two stacks; 1 means that the same layers and components did most of the work. The "
         "diagonal compares one objective under two seeds: two objectives can hardly be more alike than that.",
-        "The data also has cosines and shares per parameter; cosines are dominated by the largest groups.",
+        "The data also contain cosines and shares per parameter; cosines are dominated by the largest groups.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_SIMILARITY.name,),
@@ -203,8 +203,8 @@ CORPORA = DeclaredFigure(
     how_to_read=(
         "Each line changes one thing between two training runs: the corpus, the objective, or only the seed. Seeds "
         "differ in every pair, so the last group (grey) shows how similar training runs can be.",
-        "If the dynamics depended on the objective alone, changing the corpus would change no more than the seed "
-        "does, and changing the objective more.",
+        "If the dynamics depended on the objective alone, a change of corpus would matter no more than a change of "
+        "seed, and a change of objective would matter more.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_CORPORA.name,),

@@ -29,7 +29,7 @@ class Cell(NamedTuple):
 
     @property
     def group(self) -> "Cell":
-        """The same without its head."""
+        """The cell without its head."""
         return self._replace(head=NO_HEAD)
 
 
@@ -42,16 +42,16 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Cells:
-    """Sums tensors shaped like the parameters over the cells of a model.
+    """Sum tensors shaped like the parameters over the cells of a model.
 
     A tensor is first summed over all dimensions but the one that separates cells (rows of queries, columns of outputs),
-    in float64; this leaves a few numbers per row, so the index takes almost no memory.
+    in float64. This leaves a few numbers per row, so the index takes almost no memory.
     """
 
     cells: tuple[Cell, ...]
     sizes: np.ndarray  # int64 (cell,): parameter elements
-    names: tuple[str, ...]  # of the parameters, in the order of the model
-    lines: tuple[_Line, ...]  # one per parameter
+    names: tuple[str, ...]  # the parameters' names, in the order of the model
+    lines: tuple[_Line, ...]  # one for each parameter
     cell_of_line: Tensor  # int64 (line,): all lines concatenated
 
     def sums(self, tensors: Iterable[Tensor]) -> Float64[Tensor, " cell"]:
@@ -76,7 +76,7 @@ class Cells:
 
     @property
     def groups(self) -> list[Cell]:
-        """The cells without heads, each once, in order."""
+        """The cells without their heads, each listed once, in order."""
         return list(dict.fromkeys(cell.group for cell in self.cells))
 
 
@@ -179,7 +179,7 @@ Level = Literal["block", "layer", "group"]
 class CellGroups:
     """Three groupings of the cells: a component over all layers, a layer over all components, single cells."""
 
-    level: tuple[Level, ...]  # of each group
+    level: tuple[Level, ...]  # level of each group
     groups: tuple[Cell, ...]
     matrix: np.ndarray  # 0 or 1 (group, cell): the cells of each group
     sizes: np.ndarray  # int64 (group,)
@@ -238,7 +238,7 @@ class Histogram:
         return {"counts": self.counts, "chords": torch.tensor(self.chords)}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        if state:  # a training from before histograms continues without its first chords
+        if state:  # a run begun before histograms existed continues without its first chords
             self.counts = state["counts"].to(self.counts.device, copy=True)
             self.chords = int(state["chords"])
 

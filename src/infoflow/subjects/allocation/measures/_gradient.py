@@ -26,10 +26,10 @@ class EvaluationSet:
     name: str  # "train" or "held-out", by the source of the sentences
     objective: AbstractObjective  # as in evaluation: without training-only noise
     parts: tuple[tuple[Batch, ...], ...]
-    counts: tuple[dict[str, int], ...]  # of each part: supervised items of each term of the loss
+    counts: tuple[dict[str, int], ...]  # for each part: supervised items of each term of the loss
     sentences: int
     tokens: int  # source tokens, without padding
-    micro_tokens: int = 4096  # padded tokens of one pass
+    micro_tokens: int = 4096  # maximum padded tokens in one pass
 
     @property
     def totals(self) -> dict[str, int]:
@@ -48,9 +48,9 @@ def evaluation_set(
 ) -> EvaluationSet:
     """Sentences of `data`, by the hash of (seed, sentence id), up to `tokens` source tokens.
 
-    The noise of a sentence is keyed by (seed, its id) with the epoch set to 0, so it never changes; it is that of
-    `infoflow.training.evaluate`. Sentences are distributed to the parts in turn, with copies in the same part, so that
-    parts have nearly equal size. Nothing is dropped, and batching affects only rounding.
+    The noise of a sentence is keyed by (seed, its id) with the epoch set to 0, so it never changes;
+    `infoflow.training.evaluate` uses the same noise. Sentences are distributed to the parts in turn, with copies in the
+    same part, so that parts have nearly equal size. No sentence is dropped, and batching affects only rounding.
     """
     if tokens < 1 or parts < 1:
         raise UserError(f"An evaluation set needs at least 1 token and 1 part. Got {tokens} tokens and {parts} parts.")
@@ -132,10 +132,10 @@ class ModelPass:
     """A batch, with additional arguments for stacks whose rows hold several sentences."""
 
     batch: Batch
-    arguments: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # of `forward`, by module name
+    arguments: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # for `forward`, by module name
 
     def to(self, device: torch.device) -> "ModelPass":
-        """The same on another device."""
+        """This pass on another device."""
         arguments = {name: {key: t.to(device) for key, t in given.items()} for name, given in self.arguments.items()}
         return ModelPass(batch=self.batch.to(device), arguments=arguments)
 
@@ -171,7 +171,7 @@ class FlatParameters:
         wrong = [name for name, p in named if p.dtype not in (torch.float32, torch.float64)]
         if wrong:
             raise UserError(
-                f"Loss change allocation needs float32 weights; train in bfloat16 by autocast. {wrong[0]} is "
+                f"Loss change allocation needs float32 weights; to train in bfloat16, use autocast. {wrong[0]} is "
                 f"{str(dict(named)[wrong[0]].dtype).removeprefix('torch.')}, and its small steps would underflow."
             )
         self.names = [name for name, _ in named]
@@ -202,7 +202,7 @@ class FlatParameters:
         return torch.cat([p.detach().reshape(-1) for p in self.parameters])
 
     def write(self, vector: Float[Tensor, " parameter"]) -> None:
-        """Put weights into the module."""
+        """Write weights into the module."""
         with torch.no_grad():
             torch._foreach_copy_(self.parameters, self.views(vector))
 
@@ -216,7 +216,7 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     devices = [device] if device.type == "cuda" else []
     try:
         module.eval()
-        # Dropout is off, so nothing should draw; a user's model may.
+        # Dropout is off, so nothing should draw random numbers; a user's model may still do so.
         with torch.random.fork_rng(devices=devices), torch.autocast(device.type, enabled=False), torch.enable_grad():
             yield
     finally:

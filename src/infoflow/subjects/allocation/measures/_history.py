@@ -26,7 +26,7 @@ PARAMETER_FIGURES = ("helped", "hurt", "zero", "alternated", "top_share")
 class Chord:
     """One chord, with all numbers on the CPU."""
 
-    start: int  # updates before it
+    start: int  # number of updates before the chord
     end: int
     sums_GPC: np.ndarray  # allocations of each part, which sum to the allocation on the whole set
     loss_before_G: np.ndarray
@@ -129,7 +129,7 @@ NEVER = -1
 
 
 class GroupCounts:
-    """Chords in which the *sum* of a group raised, lowered or did not change the loss."""
+    """Numbers of chords in which the *sum* of a group raised, lowered or did not change the loss."""
 
     def __init__(self, targets: int, groups: int) -> None:
         shape = (targets, groups)
@@ -161,7 +161,7 @@ _COUNTS = ("hurt", "helped", "zero", "last", "largest", "largest_update")
 class ParameterCounts:
     """The counts of `GroupCounts` for every single parameter, and further numbers.
 
-    These are its smallest allocation, two moments (sums over chords of the allocation and of its square), and how well
+    These are the smallest allocation, two moments (sums over chords of the allocation and of its square), and how well
     two halves of the examples agree.
 
     Counters are int32: PyTorch's uint32 has no mixed addition.
@@ -174,14 +174,14 @@ class ParameterCounts:
         self.largest = torch.full_like(like, -torch.inf)
         self.smallest = torch.full_like(like, torch.inf)
         self.total, self.squares = torch.zeros_like(like), torch.zeros_like(like)
-        self.sign = torch.zeros_like(like, dtype=torch.int8)  # of the previous chord
+        self.sign = torch.zeros_like(like, dtype=torch.int8)  # sign in the previous chord
         self.halves: tuple[Tensor, ...] = (torch.zeros_like(like), torch.zeros_like(like)) if halves else ()
-        self.agreement = torch.zeros(2, dtype=torch.float64)  # sums of the chords' shares of equal signs, and chords
+        self.agreement = torch.zeros(2, dtype=torch.float64)  # sum over chords of equal signs' share; number of chords
 
     def add(self, allocation: Float[Tensor, " parameter"], update: int, tail: bool) -> np.ndarray:
         """Count one chord.
 
-        Returns its `PARAMETER_FIGURES` (with `tail` also the share of the largest, which needs a sort).
+        Returns the chord's `PARAMETER_FIGURES` (`top_share`, which needs a sort, only with `tail`).
         """
         hurts, sign = allocation > 0, _signs(allocation)
         both = self.sign * sign
@@ -210,7 +210,7 @@ class ParameterCounts:
 
     @property
     def sign_agreement(self) -> float:
-        """Mean share of parameters whose allocations on the two halves have equal signs, among nonzero ones."""
+        """Mean share of parameters whose allocations on the two halves have equal signs, if both are nonzero."""
         return float(self.agreement[0] / self.agreement[1]) if self.agreement[1] else np.nan
 
     def half_correlation(self) -> float:
@@ -243,12 +243,12 @@ def _signs(values: Float[Tensor, " parameter"]) -> Int8[Tensor, " parameter"]:
 
 
 def _mark(updates: Int32[Tensor, " parameter"], where: Bool[Tensor, " parameter"], update: int) -> None:
-    """Set the entries of `where` to `update`, which is later than all existing ones."""
+    """Set the entries of `where` to `update`, which is later than all existing entries."""
     torch.maximum(updates, where.to(torch.int32).mul_(update - NEVER).add_(NEVER), out=updates)
 
 
 def _equal_signs(products: Int8[Tensor, " parameter"]) -> tuple[int, int]:
-    """The number of products of two signs that are not 0, and of those that are 1."""
+    """Numbers of products of two signs that are not 0, and that are 1."""
     moving = int(torch.count_nonzero(products))
     return moving, (moving + int(products.sum())) // 2
 
@@ -328,7 +328,7 @@ def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
         target = {"set": one.name, "term": term}
         for rule, name in ((None, recorder.config.rule), *((rule, rule) for rule in RULES)):
             if rule == recorder.config.rule and recorder.config.splits == 1 and recorder.panels is None:
-                continue  # duplicates of the same chords
+                continue  # would repeat the rule in use on the same chords
             for statistic, value in recorder.residuals.summary(rule, row).items():
                 rows.append({"statistic": statistic, "rule": name, "value": value, "unit": _UNITS[statistic], **target})
         plain = [

@@ -1,4 +1,4 @@
-"""Packs several separate sentences into one row, for little padding and few passes.
+"""Pack several separate sentences into one row, for little padding and few passes.
 
 Randomly chosen sentences have all lengths. Sorted and padded, 1,028 tokens of the generated grammar took 5 passes and
 79 ms (width 64, 6 layers, one thread); packed, one pass of 1,056 tokens took 54 ms; the same number of tokens in
@@ -22,11 +22,11 @@ from ._gradient import ModelPass
 # R rows, T token of a row, S stacks with their own input
 
 PACKED = frozenset({"input_ids", "labels", "decoder_input_ids", "attention_mask"})
-"""The tensors of a batch whose sentences can be packed; masks are created anew."""
+"""The tensors of a batch whose sentences can be packed; new masks are created."""
 _PADDING = -1  # sentence number of an empty position
-_WIDENINGS = (1.0, 1.25, 1.5, 1.75, 2.0)  # row widths relative to the longest sentence: short ones fill the gaps
-# On a CPU attention computes exponentials in groups of 16 and the rest singly: rows of width 47 took 70 ms, 49 took
-# 60.
+_WIDENINGS = (1.0, 1.25, 1.5, 1.75, 2.0)  # row widths relative to the longest sentence: short sentences fill the gaps
+# On a CPU, attention computes exponentials in groups of 16 and the rest one by one: rows of width 47 took 70 ms,
+# rows of width 49 took 60 ms.
 _ALIGNMENT = 16
 _EVEN = 256  # width of a row at which attention costs as much as all the rest; measured at model width 64, 8 heads
 
@@ -55,9 +55,9 @@ def packed(
 ) -> tuple[ModelPass, ...]:
     """Passes over the sentences of `batches` in `share`, with at most `budget` positions each.
 
-    Every sentence's loss equals that of the sentence alone: positions are counted from its own start, and attention
-    stays within it (masks are added to the scores: 0, or the smallest number of `dtype`). Positions after the last
-    label of a causal decoder are dropped, since nothing attends to them.
+    The loss of each sentence is the same as if it were alone: positions are counted from the sentence's start, and
+    attention stays within it (masks are added to the scores: 0, or the smallest number of `dtype`). Positions after the
+    last label of a causal decoder are dropped, since nothing attends to them.
 
     Args:
         batches: Right-padded sentences with a label for each position of the predicting stack.
@@ -158,7 +158,7 @@ def _pass(rows: list[list[_Sentence]], readers: Sequence[PackReader], dtype: tor
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Places:
     sentences_RT: Int[Tensor, "row token"]  # number of the sentence within its row, or _PADDING
-    positions_RT: Int[Tensor, "row token"]  # within the sentence, from 0
+    positions_RT: Int[Tensor, "row token"]  # position within the sentence, from 0
 
     @classmethod
     def of(cls, lengths: list[list[int]]) -> "_Places":
@@ -182,7 +182,7 @@ def _added(seen: Bool[Tensor, "row 1 token other"], dtype: torch.dtype) -> Float
 
 
 def _laid_out(rows: list[list[Tensor]], value: int) -> Int[Tensor, "row token"]:
-    """Pieces of each row, concatenated and padded with `value` on the right."""
+    """The pieces of each row, concatenated and padded with `value` on the right."""
     joined = [torch.cat(row) for row in rows]
     result = torch.full((len(rows), _aligned(max(len(row) for row in joined))), value)
     for row, tokens in zip(result, joined, strict=True):

@@ -31,15 +31,15 @@ from ._rules import Panels, Rule, free_residuals, quadrature, refined
 from ._tables import RecordConfig
 from ._targets import Channel, Targets, rank
 
-_STATE = 2  # raise when the content of a recorder's checkpoint changes
+_STATE = 2  # increase when the content of a recorder's checkpoint changes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _OpenChord:
     module: PreTrainedModel
-    end: Tensor | None  # weights; only needed with inner nodes
+    end: Tensor | None  # weights at the end; only needed with inner nodes
     delta: Tensor
-    middle_slopes: np.ndarray | None  # (target, part), filled if a node is in the middle
+    middle_slopes: np.ndarray | None  # (target, part), known if a node is in the middle
 
 
 class LossChangeRecorder(TrainingHook):
@@ -47,8 +47,8 @@ class LossChangeRecorder(TrainingHook):
 
     Recording does not change the training's weights: gradients are computed with `autograd.grad`, and weights, modes,
     buffers and random states are restored from stored copies. Its state is part of the checkpoint, so an interrupted
-    run records the same as an uninterrupted one. Under `torchrun` every process takes its share of the examples, and
-    gradients are summed over processes.
+    run records the same numbers as an uninterrupted one. Under `torchrun` every process takes its share of the
+    examples, and gradients are summed over processes.
 
     Additional memory, in copies of the weights: 2 + the gradients kept (sets × terms × parts; four times these with a
     tolerance), 1 more if there are inner nodes, and 8 to 11 for statistics of single parameters.
@@ -78,7 +78,7 @@ class LossChangeRecorder(TrainingHook):
         self._flat: FlatParameters | None = None
         self._restored: dict[str, Tensor] | None = None
         self._start: Tensor | None = None  # weights at the start of the open chord
-        self._opening: dict[Channel, Tensor] = {}  # gradients there, each divided by the items of its whole set
+        self._opening: dict[Channel, Tensor] = {}  # gradients at the start, each divided by the items of its whole set
         self._losses = np.full((len(self.targets.rows), self.targets.parts), np.nan)
 
     # -- hook ---------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class LossChangeRecorder(TrainingHook):
 
     def _open(self, module: PreTrainedModel) -> None:
         for row, (index, _) in enumerate(self.targets.rows):
-            if np.isnan(self._losses[row]).any():  # the first term of a set computes the others
+            if np.isnan(self._losses[row]).any():  # the first term of a set computes the other terms too
                 for part in range(self.targets.parts):
                     self._opening |= self._at_end(module, index, part)
 
@@ -344,7 +344,7 @@ class LossChangeRecorder(TrainingHook):
         self.history.add(chord)
 
     def _at_end(self, module: PreTrainedModel, index: int, part: int) -> dict[Channel, Tensor]:
-        """Set the part's losses at the current weights; gradients if the rule uses the ends of chords."""
+        """Set the part's losses at the current weights; return gradients if the rule uses the ends of chords."""
         if self._looks_at_ends:
             losses, gradients = self.targets.gradients(module, index, part)
         else:

@@ -218,7 +218,7 @@ def _hurting_parameters(recorder: LossChangeRecorder, chords: int) -> Rows:
             "zero": zero[number],
             "last_hurt": int(last[number]),
             "largest": largest[number],
-            "largest_update": NEVER,  # each parameter's own is saved outside the tables
+            "largest_update": NEVER,  # that of each parameter is saved outside the tables
         }
         for number, group in enumerate(groups)
     ]
@@ -275,8 +275,8 @@ def part_estimate(sums_P: np.ndarray, shares_P: np.ndarray, baseline: float, cou
     $$ v_r = v + \sqrt{\tfrac{P}{P-1}} \left(\frac{\sum_p w_{rp} v_p}{\sum_p w_{rp} n_p} - v\right) $$
 
     w is how often each part is drawn in replicate r; the root corrects the bootstrap of P values, which is too narrow
-    by its inverse. One part gives no interval. The draws are the same for every model, so that models evaluated on the
-    same sentences have paired replicates.
+    by the inverse of this factor. One part gives no interval. The draws are the same for every model, so that models
+    evaluated on the same sentences have paired replicates.
     """
     value, parts = float(sums_P.sum()), len(sums_P)
     if parts == 1:

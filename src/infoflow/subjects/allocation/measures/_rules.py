@@ -119,7 +119,7 @@ def _blend(ends: Mapping[K, Tensor], inner: Mapping[K, Tensor], weight: float) -
 
 
 class Panels:
-    """Sum and maximum over chords of the panels that their residuals needed."""
+    """Sum and maximum over chords of the number of panels that their residuals needed."""
 
     def __init__(self) -> None:
         self._chords, self._sum, self.largest = 0, 0, 0
@@ -168,8 +168,8 @@ def loss_change_allocation(
     | $A$                | returned, shaped like the parameters     | nats; negative: the parameter helped  |
 
     The sum is exact for gradients that the rule integrates exactly (see `quadrature`), otherwise up to the quadrature
-    error. A parameter that does not move, or has no gradient along the chord, gets exactly 0. The reverse path gives
-    −A. A weight used in two places is one parameter; under two names it is split between its uses.
+    error. A parameter that does not move, or has no gradient along the chord, gets exactly 0. The path from `end` to
+    `start` gives −A. A weight used in two places is one parameter; under two names it is split between its uses.
 
     Args:
         loss_fn: The loss as a differentiable scalar of a dict like `start`; without dropout or fresh noise, otherwise
@@ -177,7 +177,7 @@ def loss_change_allocation(
         start: Weights before, by name: float32 or float64 tensors or arrays.
         end: Weights after, with the same names and shapes.
         rule: Quadrature rule.
-        splits: Equal panels that the chord is cut into.
+        splits: Number of equal panels into which the chord is cut.
 
     Raises:
         UserError: Names, shapes or precision do not match, or the loss is not a scalar.
@@ -221,7 +221,7 @@ def gradient_at(loss_fn: LossFunction, weights: Weights) -> Weights:
 
 
 def checked(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Weights, Weights]:
-    """Both as detached tensors; a UserError if they do not match."""
+    """Return both as detached tensors; raise a UserError if they do not match."""
     if differing := sorted(set(start) ^ set(end)):
         raise UserError(
             f"start and end must name the same parameters. Only one of them has {', '.join(differing[:3])}."

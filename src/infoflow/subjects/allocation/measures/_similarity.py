@@ -39,8 +39,8 @@ ALLOCATION_SIMILARITY = TableSchema(
         *estimate_columns(
             "similarity in [-1, 1]",
             "similarity of the two share vectors",
-            "expected when the entries of one are shuffled",
-            "entries of a share vector",
+            "expected similarity if the entries of one are shuffled",
+            "number of entries in a share vector",
         ),
     ),
 )
@@ -49,9 +49,9 @@ ALLOCATION_SIMILARITY = TableSchema(
 def compare_trainings(groups: pd.DataFrame) -> pd.DataFrame:
     """The table `allocation_similarity` for all pairs of stacks in `allocation_groups` of several models.
 
-    Stacks of equal depth are compared, including one objective under two seeds, but not a model's two stacks with each
-    other. Signs are kept: a group that raised the loss differs from one that lowered it. Replicates pair the sentences
-    of both training runs.
+    Stacks of equal depth are compared, also those of one objective under two seeds, but not the two stacks of a model.
+    Signs are kept: a group that raised the loss differs from one that lowered it. Replicates pair the sentences of both
+    training runs.
     """
     rows = [
         row
@@ -84,7 +84,7 @@ def profiles_of(groups: pd.DataFrame) -> dict[TrainedStack, Profile]:
 def similarity(
     first: Float[np.ndarray, "... entry"], second: Float[np.ndarray, "... entry"], metric: str
 ) -> np.ndarray:
-    """Rank correlation (mean ranks for ties) or cosine of vectors along the last axis; NaN for a constant one."""
+    """Rank correlation (mean ranks for ties) or cosine of vectors along the last axis; NaN for a constant vector."""
     if metric == "spearman":
         from scipy.stats import rankdata  # slow import
 
@@ -119,7 +119,7 @@ def _profile(rows: pd.DataFrame) -> Profile:
     draws = np.stack([np.asarray(row, dtype=float) for row in rows["replicates"]]).T
     sizes = rows["parameters"].to_numpy(dtype=float)
     raw = rows["value"].to_numpy(dtype=float), draws
-    # Helping is positive.
+    # Parts that lowered the loss become positive.
     return Profile(
         entries=tuple(rows[["layer", "component", "kind"]].itertuples(index=False, name=None)),
         vectors={"share": (-_shares(raw[0]), -_shares(raw[1]))}
@@ -159,7 +159,7 @@ def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """The table `allocation_corpora` for recordings on several corpora.
 
     Pairs share a corpus, or an objective and stack. Pairs within a corpus show the effect of the objective (or the
-    seed), pairs within an objective that of the corpus's size, domain or language pair.
+    seed), pairs within an objective show the effect of the corpus's size, domain or language pair.
 
     Args:
         groups: `allocation_groups` of each corpus's training runs, by the corpus's name.

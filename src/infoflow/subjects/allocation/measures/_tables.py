@@ -1,4 +1,4 @@
-"""The settings of a recording, its tables, and their sums in other units."""
+"""The settings of a recording, its tables, and summaries of the hurting counts."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -30,8 +30,8 @@ class RecordSettings:
     splits: Panels = 1  # panels of the rule per chord
     tolerance: Tolerance = 0.0  # in nats; above 0, Simpson's panels double while a residual exceeds it
     max_splits: Panels = 32  # panels at which to stop doubling
-    every: Count = 1  # updates per chord; above 1 hurting steps are counted in chords
-    windows: Windows = 200  # maximum number of rows over time; each sums consecutive chords
+    every: Count = 1  # updates per chord; above 1, hurting steps are counted in chords
+    windows: Windows = 200  # maximum number of rows over time; each row sums consecutive chords
 
     def __post_init__(self) -> None:
         check_settings(self, "dynamics")
@@ -58,7 +58,7 @@ class RecordConfig(RecordSettings):
 
     @property
     def untold(self) -> frozenset[str]:
-        """Settings that are at the values implied in earlier versions, which a recording's key leaves out."""
+        """Settings with the values that earlier versions implied; a recording's key leaves them out."""
         return frozenset(name for name, value in _LATER.items() if getattr(self, name) == value)
 
 
@@ -145,7 +145,7 @@ _TARGET = (
 _WINDOW = (
     _whole("window", "", "number of the window, from 0; windows add up consecutive chords"),
     _whole("begin", "updates", "updates before the window"),
-    _whole("end", "updates", "updates at its end"),
+    _whole("end", "updates", "updates up to the end of the window"),
 )
 _GROUP = (
     _text("component", "embeddings, positions, query, key, value, output, mlp_in (W1), mlp_out (W2), norm, head, ..."),
@@ -166,7 +166,7 @@ ALLOCATION_WINDOWS = TableSchema(
         *_TARGET,
         *_WINDOW,
         _number("loss_start", "nats per item", "loss on the set before the window"),
-        _number("loss_end", "nats per item", "loss at its end"),
+        _number("loss_end", "nats per item", "loss on the set after the window"),
         _number("allocated", "nats per item", "sum of all allocations in the window"),
         _number("residual", "nats per item", "mean over chords of |loss change - sum of the allocation|"),
         _number("helped", "share of parameters", "parameters whose allocation is negative"),
@@ -175,7 +175,7 @@ ALLOCATION_WINDOWS = TableSchema(
         _number(
             "alternated",
             "share of parameters",
-            "parameters whose sign differs from the chord before, among those that moved in both",
+            "parameters whose sign differs from the preceding chord, among those that moved in both",
         ),
         _number("top_share", "share of the sum of |A|", "share of the largest 1 % of |A| (normal distribution: .036)"),
     ),
@@ -223,7 +223,7 @@ ALLOCATION_HEADS = TableSchema(
         *estimate_columns(
             "nats per item",
             "sum of the head's allocations; the rows of a layer and kind add up to its attention",
-            "mean over the heads of the layer and kind",
+            "mean of the sums over the heads of the layer and kind",
             "supervised items of the examples",
         ),
     ),
@@ -243,9 +243,9 @@ ALLOCATION_HURTING = TableSchema(
         _number("hurt", "share", "chords with a positive allocation"),
         _number("helped", "share", "chords with a negative allocation"),
         _number("zero", "share", "chords with an allocation of exactly 0"),
-        _whole("last_hurt", "update", "end of the last chord that hurt; -1: none did (parameters: of any of them)"),
+        _whole("last_hurt", "update", "end of the last chord that hurt; -1: none (parameters: the last of any)"),
         _number("largest", "nats per item", "largest allocation in one chord; negative where none hurt"),
-        _whole("largest_update", "update", "end of that chord"),
+        _whole("largest_update", "update", "end of the chord with the largest allocation"),
     ),
 )
 ALLOCATION_RELIABILITY = TableSchema(
@@ -258,7 +258,7 @@ ALLOCATION_RELIABILITY = TableSchema(
         _text("statistic", "what is reported"),
         _text("rule", "quadrature rule; empty where it does not matter; other rules are known only for some chords"),
         _number("value", "see unit", "the figure"),
-        _text("unit", "its unit"),
+        _text("unit", "unit of the value"),
     ),
 )
 ALLOCATION_HISTOGRAM = TableSchema(

@@ -33,7 +33,7 @@ def share() -> slice:
 
 
 def added_up(losses: dict[str, float]) -> dict[str, float]:
-    """Sums over processes, float64."""
+    """Losses summed over processes, float64."""
     if rank()[1] == 1:
         return losses
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
@@ -46,7 +46,7 @@ def added_up(losses: dict[str, float]) -> dict[str, float]:
 
 
 Channel = tuple[int, str, int]  # set, term of the loss, part
-_TRIED = 12  # sentences for testing packing
+_TRIED = 12  # number of sentences on which packing is tested
 _ROUNDING = 1e-3  # relative to the norm of a parameter's gradient; sentences that see each other differ by more
 
 
@@ -130,7 +130,7 @@ def passes_of(
 
 
 def plain(batches: Sequence[Batch]) -> tuple[ModelPass, ...]:
-    """Passes over batches as they are."""
+    """Passes over the batches without packing."""
     return tuple(ModelPass(batch=batch) for batch in batches)
 
 
@@ -158,7 +158,7 @@ def _module_of(module: PreTrainedModel, stack: Stack) -> str:
 
 
 def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[PackReader]) -> bool:
-    """Whether packing is possible: there are readers, and every position of the last stack has a label."""
+    """Whether packing is possible, which needs readers and a label for every position of the last stack."""
     if not readers:
         return False
     for batch in (batch for part in parts for batch in part):

@@ -34,11 +34,11 @@ from ..measures import (
     evaluation_set,
 )
 
-# A recording is keyed by the training and the settings of `[dynamics]`. A model that was trained or started without it
-# is trained again with the recorder; the published model stays the first one.
+# A recording is keyed by the training and the settings of `[dynamics]`. A model whose training began without
+# recording is trained again with the recorder; the published model remains that of the first training.
 
 
-_NOTE = "recording.key"  # in a training's folder: names the recording that began with it
+_NOTE = "recording.key"  # file in a training's folder: names the recording that began with the training
 _VERSION = 1  # increase when the same plan records differently
 _LATER = (ALLOCATION_HISTOGRAM.name,)  # tables that older recordings lack, which does not justify training again
 
@@ -58,7 +58,7 @@ class Record(OfRecipe, AbstractKept):
         if not models.plan.dynamics.on:
             return []
         trainings = [stage for stage in before if stage.kind == "train"]
-        # Another training for checkpoints records as well.
+        # A training that is repeated to keep checkpoints records as well.
         keeps = {stage.recipe: (stage.key,) for stage in before if stage.kind == "keep"}
         return [
             cls(models=models, recipe=stage.recipe, needs=(stage.key, *keeps.get(stage.recipe, ())))
@@ -90,7 +90,7 @@ class Record(OfRecipe, AbstractKept):
 
     def tables(self) -> Part:
         part, known = self.cache.read(self.stored, self.content), self.plain_schemas()
-        # earlier recordings call the beginning of a window `start`, which now names a model
+        # earlier recordings call the beginning of a window `start`, now the name of another column
         renamed = {name: frame.rename(columns={"start": "begin"}) for name, frame in part.items() if name in known}
         return self._with_columns(renamed)
 
@@ -146,13 +146,13 @@ def is_begun_with(folder: Path, key: str, recorded: bool) -> bool:
 
     Args:
         folder: Folder of the training; created with a note if it does not exist.
-        key: Key of the recording's dependencies.
+        key: Key of what the recording depends on.
         recorded: Whether the recording is complete.
     """
     note = folder / _NOTE
     if recorded:
         if is_first():
-            note.unlink(missing_ok=True)  # starting now would leave a gap in the recording
+            note.unlink(missing_ok=True)  # a recording that starts now would have a gap
         return False
     if is_first() and not folder.exists():
         folder.mkdir(parents=True)
@@ -184,7 +184,7 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
         out: The run folder to write.
 
     Raises:
-        UserError: A folder holds no recording, two share a name, or there are fewer than two.
+        UserError: A folder holds no recording, two folders share a name, or there are fewer than two.
     """
     runs = [RunFolder.existing(folder) for folder in studies]
     names = [run.path.resolve().name for run in runs]

@@ -48,7 +48,7 @@ def identity_dip(objective: Spec, regime: str = "training", *, at_start: bool = 
 
     The depth is the smaller of the fall from the first state to the lowest inner one and the rise from there to the
     last, averaged over the last three checkpoints. A dip from step 0 on is dated to the first checkpoint after it.
-    `at_start`: use step 0 at all checkpoints.
+    With `at_start`, step 0 stands in for every checkpoint.
     """
     needs = ("layer", "update", "replicates")
     states = Table(MUTUAL_INFORMATION.at_checkpoints, objective, needs=needs, course=True)
@@ -64,7 +64,7 @@ def seeds_apart(objective: Spec, *, at_start: bool = False) -> Reading:
     It returns the rise from a minimum to a later maximum before the end, and the fall from there to the end, in nats,
     for the pair of points that maximises the smaller move.
 
-    `at_start`: use only step 0, resampled as often as there are checkpoints.
+    With `at_start`, use only step 0, resampled as often as there are checkpoints.
     """
     table = Table(SEED_DIVERGENCE.at_checkpoints, objective, needs=("update", "replicates"), course=True)
     return table.where(position=-1).reduce(_apart, at_start=at_start)
@@ -89,12 +89,12 @@ def _reach_of_half(updates: np.ndarray, depth: np.ndarray, of_bigrams: Bound) ->
     if level <= 0:
         return EXACT
     half = last_crossing(updates, depth[0], level / 2)
-    began = Bound(earlier=True)  # it existed at step 0 or throughout
+    began = Bound(earlier=True)  # the dip existed at step 0 or throughout
     return of_difference(of_crossing(half, depth) if np.isfinite(half) else began, of_bigrams)
 
 
 def _depths(states: SeedRows) -> tuple[np.ndarray, np.ndarray]:
-    """The updates, and the depth of the dip at each: (1 + R, update)."""
+    """Return the updates and the depth of the dip at each, (1 + R, update)."""
     updates, depths = list[float](), list[np.ndarray]()
     for update, own in states.groups("update"):
         numbers = SeedRows(own.frame.sort_values("layer"), own.number).numbers
@@ -135,7 +135,7 @@ def _apart(rows: SeedRows, at_start: bool) -> np.ndarray:
 
 _SETTLED_WAY = 0.9
 _NUM_REPLICAS = 1000
-_LEAST_GAIN, _LEAST_DECILES = 0.05, 5  # nats
+_LEAST_GAIN, _LEAST_DECILES = 0.05, 5  # nats; number of deciles
 
 
 def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
@@ -144,7 +144,7 @@ def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
     Deciles start with the most frequent; NaN if the gain is below .05 nats. Further columns say for each decile whether
     the true time may be earlier, and whether it may be later.
 
-    `raw`: use half of the total fall of the loss, which unigrams alone can explain.
+    With `raw`, use half of the total fall of the loss instead, which unigrams alone can explain.
     """
     needs = ("decile", "update", "baseline", "replicates")
     table = Table(LOSS_BY_FREQUENCY.at_checkpoints, objective, needs=needs, course=True)
@@ -152,7 +152,7 @@ def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
 
 
 def embeddings_settled(objective: Spec) -> Reading:
-    """log2 of the update from which each decile's embeddings have covered nine tenths of the way to the last ones.
+    """log2 of the update from which each decile's embeddings have covered nine tenths of the way to their end.
 
     Deciles start with the most frequent. Further columns say for each decile whether the true time may be earlier, and
     whether it may be later.
@@ -164,7 +164,7 @@ def embeddings_settled(objective: Spec) -> Reading:
 def frequency_correlation(times: np.ndarray) -> np.ndarray:
     """Rank correlation of frequency with the times of deciles, which start with the most frequent, (N, 1).
 
-    0 if all times are equal; NaN if too few deciles have one.
+    0 if all times are equal; NaN if too few deciles have a time.
     """
     times = times[:, :NUM_DECILES]
     known = np.flatnonzero(np.isfinite(times[0]))
@@ -189,7 +189,7 @@ def reach_of_correlation(curve: np.ndarray) -> Reach:
 
 
 def shuffled_deciles(reads: Mapping[str, Reading]) -> Control:
-    """The same numbers with the deciles in random order."""
+    """A control: the same times, with the deciles in random order."""
 
     def fewest(curves: Curves) -> int:
         return min(int(np.isfinite(numbers[0, :NUM_DECILES]).sum()) for numbers in curves.values())
@@ -201,7 +201,7 @@ def _times_by_frequency(rows: SeedRows, raw: bool) -> np.ndarray:
     found = np.full((1 + NUM_REPLICATES, NUM_DECILES), np.nan)
     bounds = np.zeros((2, NUM_DECILES))
     for decile, own in rows.groups("decile"):
-        if decile < 0:  # never seen in training
+        if decile < 0:  # types that never occur in training
             continue
         ordered = SeedRows(own.frame.sort_values("update"), own.number)
         updates, losses = ordered.column("update"), ordered.numbers
@@ -218,8 +218,8 @@ def _times_by_frequency(rows: SeedRows, raw: bool) -> np.ndarray:
     known = np.isfinite(found[0])
     if known.sum() < _LEAST_DECILES:
         raise Absent(
-            f"{known.sum()} deciles gain {_LEAST_GAIN} nats over their unigram loss, but {_LEAST_DECILES} must: the "
-            "vocabulary is too small, or the training too short"
+            f"only {known.sum()} deciles gain {_LEAST_GAIN} nats over their unigram loss, {_LEAST_DECILES} are "
+            "needed: the vocabulary is too small, or the training too short"
         )
     return np.concatenate([found, np.tile(bounds.ravel(), (len(found), 1))], axis=1)
 
@@ -261,7 +261,7 @@ GAIN = "repeat_gain"  # the gain from context that short sentences can show
 def at_once(objective: Spec, gain: str, other: str = INDUCTION_CURVE) -> Reading:
     """Whether both curves of `phases` change abruptly (1 or 0), the doublings between their middles, and both reaches.
 
-    The sharpness of a change that began earlier or is not over is unknown.
+    Sharpness is unknown if a change began before the first checkpoint or is not over at the last.
     """
     return _phases(objective).reduce(_at_once, gain=gain, other=other)
 
@@ -272,9 +272,9 @@ def doublings_between(objective: Spec, first: str, second: str) -> Reading:
 
 
 def gain_within(objective: Spec, *, elsewhere: bool = False) -> Reading:
-    """Share of the change of the gain that falls between t10 and t90 of induction, and its reach.
+    """Share of the gain's change that falls between t10 and t90 of induction, and its reach.
 
-    With `elsewhere`, the largest share in any other window of that many doublings that does not overlap it.
+    With `elsewhere`, the largest share in any window of as many doublings that does not overlap this one.
     """
     phases = _phases(objective, "t10", "t90")
     gains = Table(IN_CONTEXT_LEARNING.at_checkpoints, objective, needs=("update", "measure"), course=True)
@@ -295,7 +295,7 @@ def bound_of_phase(row: pd.Series) -> Bound:
 
 
 def sharpness(*verdicts: str) -> tuple[float, Reach]:
-    """1 if all of these verdicts are "abrupt", else 0; and whether it might be 1 if they are inconclusive."""
+    """1 if all verdicts are "abrupt", else 0; and its reach, since an inconclusive verdict might be abrupt."""
     abrupt = all(one == "abrupt" for one in verdicts)
     known = abrupt or "gradual" in verdicts
     return float(abrupt), (0.0, float(not known))
@@ -341,7 +341,7 @@ def _reach_of_share(share: float, phases: SeedRows, window: Bound) -> Reach:
     """Reach of the share of the gain's change that falls into a window.
 
     A window whose ends are bounds may contain any share. If the gain began earlier or continues, its total change is
-    larger than observed, and the share of the window smaller.
+    larger than observed, so the window's share is smaller.
     """
     if window.earlier or window.later:
         return limit(True), limit(True)

@@ -25,7 +25,7 @@ from ..measures import (
     TRANSLATION_STAGES,
 )
 
-_SETTLED_SIZE = 0.9  # share of the last checkpoint's set
+_SETTLED_SIZE = 0.9  # share of the size of the last checkpoint's set
 _BEGUN = 0.1  # share of the training: about the end of a warm-up
 
 
@@ -47,7 +47,7 @@ def settling_order(objective: Spec, kind: str, number: str = "time") -> Reading:
 def settled_share(objective: Spec, share: float, reference: str = "final", number: str = "value") -> Reading:
     """The share of the distance to the reference that is covered after a share of the updates, averaged over layers.
 
-    `number="null"` gives the same for noise as large as the remaining distance.
+    With `number="null"`, the share is that of weights with noise as large as the remaining distance.
     """
     needs = ("layer", "update", "progress")
     table = Table(CONVERGENCE.name, objective, needs=needs, number=number, course=True)
@@ -68,7 +68,7 @@ def role_sets(objective: Spec, column: str = "jaccard_previous") -> Reading:
 def lower_more_alike(objective: Spec, *, at_start: bool = False) -> Reading:
     """Share of the checkpoints after the warm-up at which state 1 is closer to another seed's than the last state is.
 
-    A second column is the number of these checkpoints. `at_start` uses step 0 instead.
+    A second column is the number of these checkpoints. With `at_start`, step 0 is used instead.
     """
     table = Table(CONVERGENCE.name, objective, needs=("layer", "update", "progress"), course=True)
     chosen = table.where(kind="state", reference="other-seed", similarity="cka")
@@ -99,7 +99,7 @@ def language_first(number: str = "value") -> Reading:
 def order_last(number: str = "value") -> Reading:
     """How much word order still moves late in training.
 
-    The columns are its movement after chrF has reached nine tenths of its final value and over the last half of the
+    The columns are the movement after chrF has reached nine tenths of its final value and over the last half of the
     updates, each as a share of the range of word order over the training, and the reach of the first.
     """
     return _stages("measure", "rank_bin", "progress").reduce(_order_last, number=number)
@@ -111,7 +111,7 @@ def _stages(*needs: str) -> Table:
 
 
 def _stage_curve(rows: SeedRows, measure: str, n: int = -1, number: str = "value") -> tuple[np.ndarray, np.ndarray]:
-    """Updates and a measure's numbers at them, (1 + R, update), or (1, update) without replicates."""
+    """Return the updates and a measure's numbers at them, (1 + R, update), or (1, update) without replicates."""
     frame = rows.frame[(rows.frame["measure"] == measure) & (rows.frame["rank_bin"] == "")]
     frame = frame[frame["n"] == n] if measure == "lm_score" else frame
     frame = frame[frame["update"] > 0].sort_values("update")
@@ -151,12 +151,12 @@ def _order_last(rows: SeedRows, number: str) -> np.ndarray:
     halfway = np.abs(when - updates[-1] / 2).argmin()
     moved = [np.ptp(order[:, when >= late], axis=1), np.abs(order[:, -1] - order[:, halfway])]
     found = _with_replicates(np.stack(moved, axis=1) / spread[:, None])
-    # If chrF is still rising, nine tenths of it come later, and less movement follows.
+    # If chrF is still rising, it reaches nine tenths later, and less movement follows.
     return with_reach(found, (limit(not finished(quality)), 0.0))
 
 
 def _with_replicates(numbers: np.ndarray) -> np.ndarray:
-    """Repeat the numbers of baselines, which have no replicates."""
+    """Repeat numbers that have no replicates, such as baselines."""
     return numbers if len(numbers) > 1 else exact(numbers[0])
 
 
@@ -169,7 +169,7 @@ def divergence_left(objective: Spec, share: float, clock: str = "progress") -> R
 def source_dip(number: str = "value", rule: int = 0) -> Reading:
     """How far the source's share falls below its start and its end.
 
-    It uses the first or second measured relevance rule, averaged over the decoder's steps after its first.
+    It is measured by the first or second relevance rule in the table, averaged over decoder steps after the first.
     """
     needs = ("rule", "update", "replicates", "explained")
     table = Table(SOURCE_CONTRIBUTION.at_checkpoints, TRANSLATION, needs=needs, number=number, course=True)
@@ -177,7 +177,7 @@ def source_dip(number: str = "value", rule: int = 0) -> Reading:
 
 
 def rank_course(objective: Spec, number: str = "value") -> Reading:
-    """Course of the effective rank of the last states.
+    """How the effective rank of the last states falls, rises and falls again.
 
     The columns are, in ln, its fall from step 0 to a minimum, the rise from there to a later maximum, and the fall from
     that to the end. The minimum and maximum are the pair for which the smallest of these changes is largest.
@@ -257,7 +257,7 @@ def _tau(rows: SeedRows, first: int) -> np.ndarray:
     tau = kendalltau(frame["layer"], times).statistic if len(set(times)) > 1 else 0.0
     signs = np.sign(np.subtract.outer(times, times) * np.subtract.outer(*[frame["layer"].to_numpy(float)] * 2))
     ordered = signs[np.triu_indices(len(times), 1)]
-    settled, tied = ordered.sum() / len(ordered), (ordered == 0).mean()  # tau if ties cancel each other
+    settled, tied = ordered.sum() / len(ordered), (ordered == 0).mean()  # tau if tied pairs cancel each other
     return exact([tau, max(tau - settled + tied, 0.0), max(settled + tied - tau, 0.0)])
 
 

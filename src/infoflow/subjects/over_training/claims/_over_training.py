@@ -33,21 +33,21 @@ FINDINGS_SINCE = TableSchema(
         Column("id", "string", "", "group and number of the claim"),
         Column("claim", "string", "", "the claim in plain words"),
         Column("architecture", "string", "", "family of the blocks of the models"),
-        Column("verdict", "string", "", "at the last checkpoint"),
+        Column("verdict", "string", "", "verdict at the last checkpoint"),
         Column(
             "since",
             "int64",
             "updates",
-            "first checkpoint from which it holds without interruption; -1: it does not hold at the last",
+            "first checkpoint from which the claim holds without interruption; -1: it does not hold at the last",
         ),
         Column(
             "before",
             "int64",
             "updates",
-            "the checkpoint before `since`: it became true between the two; -1: `since` is the first one",
+            "the checkpoint before `since`: the claim became true between the two; -1: `since` is the first one",
         ),
-        Column("effect", "float64", "see unit", "at the last checkpoint"),
-        Column("change", "float64", "see unit", "of the effect over the last third of the checkpoints, at least three"),
+        Column("effect", "float64", "see unit", "effect at the last checkpoint"),
+        Column("change", "float64", "see unit", "change over the last third of the checkpoints, at least three"),
         Column(
             "moves",
             "string",
@@ -101,7 +101,7 @@ def _as_at_the_end(checkpoints: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFr
 
 @dataclass(frozen=True, slots=True)
 class VerdictRun:
-    """Neighbouring checkpoints with the same verdict."""
+    """A run of neighbouring checkpoints with the same verdict."""
 
     verdict: str
     first: int  # updates

@@ -25,7 +25,7 @@ def probe_times(objective: Spec, *tasks: tuple[str, ...], labels: str = "task") 
     """Time between the learning of successive tasks, in doublings of updates, (1 + R, T - 1), and the reaches.
 
     A task is learned when half of its gain over step 0 is reached, in the layer that is best at the end. Each of
-    `tasks` names alternatives, of which the first available one counts. With the labels of the control task, a task
+    `tasks` lists alternatives; the first one that was measured counts. With the labels of the control task, a task
     without a gain counts as learned at the same time as the others.
     """
     return together(
@@ -36,9 +36,9 @@ def probe_times(objective: Spec, *tasks: tuple[str, ...], labels: str = "task") 
 def best_layer_moves(objective: Spec, task: tuple[str, ...], labels: str = "task") -> Reading:
     """Movement of the best layer after the task was learned.
 
-    The columns are the number of layers by which the best layer at the end lies below that at the time of nine tenths
-    of the gain; the accuracy that the last layer has lost since then; and the reach of the former. A gain that exists
-    at the first checkpoint, or still grows, does not date the learning of the task.
+    The columns are how many layers lower the best layer is at the end than when nine tenths of the gain were reached;
+    the accuracy that the last layer has lost since then; and the reach of the former. A gain that exists at the first
+    checkpoint, or still grows, does not date the learning of the task.
     """
     return _scores(objective, task, labels).reduce(_moves, control=labels != "task")
 
@@ -49,7 +49,7 @@ def heads_with_the_loss(*, positions: bool = False) -> Reading:
     The columns are (1) the share of relation curves that change abruptly, (2) the doublings between the median of their
     middles and the two checkpoints with the steepest fall of the loss (0: between them), (3) the doublings from that
     median to the middle of the gain in minimal pairs, (4) the number of curves, and (5) the reach of the first three.
-    `positions` uses heads that attend to fixed positions instead.
+    With `positions`, the curves are those of heads that attend to fixed positions.
     """
     phases = Table(PHASES.name, MASKED, needs=("table", "curve", "verdict"), number="t50", known=True)
     phases = phases.where(table=_POSITIONS if positions else _RELATIONS)
@@ -70,7 +70,7 @@ def _scores(objective: Spec, task: tuple[str, ...], labels: str) -> Table:
 
 
 def _grid(rows: SeedRows) -> tuple[np.ndarray, np.ndarray]:
-    """Updates, and accuracies (1 + R, update, layer)."""
+    """Return the updates and the accuracies at them, (1 + R, update, layer)."""
     updates = np.unique(rows.column("update"))
     if updates[0] != 0 or len(updates) < 4:
         raise Absent("probes at step 0 and at three checkpoints after it are needed")

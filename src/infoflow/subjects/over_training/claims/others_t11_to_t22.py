@@ -23,16 +23,17 @@ from ._curves_over_time import seeds_apart
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, prunable, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 
-FACTOR = 1.5  # times as late, at least, to count as later; the square root of a fourfold warm-up would be 2
+FACTOR = 1.5  # least ratio of updates that counts as later; if the sum of learning rates decides, it is 2
 
 
 @claim(
     "time:T11",
     "A translation model is first a language model of its target side.",
     source=TRANSLATION_STAGES,
-    published="scores under n-grams of the target side rise above the references' before its quality does",
+    published="translations' scores under n-grams of the target side rise above the references' before quality rises",
     statistic="mean log-probability of greedy translations under bigrams of the training targets, minus the "
-    "references': above 0 at some checkpoint before half of chrF's rise; its maximum not later than that under 5-grams",
+    "references': above 0 at some checkpoint before half of chrF's rise; its maximum is no later than that under "
+    "5-grams",
     reads={"language": language_first()},
     controls=(Control(name="words drawn by their frequency alone", reads={"language": language_first("baseline")}),),
 )
@@ -40,7 +41,7 @@ def t11(curves: Curves) -> list[Condition]:
     """Translations first become text of the target language."""
     found = curves["language"]
     name, later = "score under bigrams before half of chrF's rise, above the references'", found[:, [1]]
-    after, reach = "from its maximum to that of the score under 5-grams", reach_at(found, 4)
+    after, reach = "from the maximum of this score to that under 5-grams", reach_at(found, 4)
     return [
         exceeds(name, found[:, [0]], 0.0, "nats per token", reach=reach_at(found, 2)),
         exceeds(after, later, -1e-9, "doublings", alone=False, reach=reach),
@@ -75,8 +76,8 @@ def t12(curves: Curves) -> list[Condition]:
     "The share of the source in a translation's predictions falls, then rises.",
     source=SOURCE_AND_TARGET,
     published="the source's share falls at first and rises later in training; no number",
-    statistic="share of the source in the relevance for the likeliest token, mean over steps of the decoder after the "
-    "first: between the first and the last checkpoint more than .03 below both",
+    statistic="share of the source in the relevance for the likeliest token, mean over the decoder's steps after the "
+    "first: between the first and the last checkpoint, it falls more than .03 below both",
     reads={"dip": source_dip()},
     controls=(
         Control(name="equal relevance of all tokens", reads={"dip": source_dip("baseline")}, decisive=False),
@@ -99,7 +100,7 @@ _T14_SHARE = 0.25
     source=SOURCE_AND_TARGET,
     published="little change after about 12,000 batches",
     statistic="KL(p_T||p_t) of the predictions of the last checkpoint and of the one at a quarter of the updates: at "
-    "most a tenth of that at step 0",
+    "most a tenth of its value at step 0",
     reads={"left": divergence_left(TRANSLATION, _T14_SHARE)},
     controls=(
         Control(
@@ -135,7 +136,7 @@ _LEAST = 0.05
 )
 def t16(curves: Curves) -> list[Condition]:
     """Effective rank over training."""
-    names = ("fall from step 0 to the minimum", "rise from the minimum to a later maximum", "fall from it to the end")
+    names = ("fall from step 0 to a minimum", "rise from the minimum to a maximum", "fall from the maximum to the end")
     return [
         exceeds(f"effective rank: {name}", curves["moves"][:, [place]], _LEAST, "ln of the ratio", alone=place == 1)
         for place, name in enumerate(names)
@@ -191,11 +192,11 @@ def t18(curves: Curves) -> list[Condition]:
 def unigram_stage(objective: Spec, compared: str = "warm-up") -> Reading:
     """How much later the divergence from unigrams reaches its minimum with the longer warm-up.
 
-    The columns are doublings of updates, doublings of the sum of learning rates, and the spacing of checkpoints there
-    in doublings of updates.
+    The columns are this delay in doublings of updates and in doublings of the sum of learning rates, and the spacing of
+    checkpoints around the minimum in doublings of updates.
 
-    `compared="seed"`: the absolute difference from the next seed with the same warm-up, in updates only; the column of
-    the sum, which matters only for another warm-up, is 0.
+    With `compared="seed"`, the absolute difference from the next seed with the same warm-up, in updates only: the
+    column of the sum, which matters only for another warm-up, is 0.
     """
     table = Table(STAGES_BY_WARMUP.name, objective, needs=("measure", "gap", "replicates"))
     return table.where(compared=compared, order=1).reduce(_grown, signed=compared == "warm-up")
@@ -230,7 +231,7 @@ def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
     reads={"grown": unigram_stage(CAUSAL)},
     controls=(
         Control(
-            name="the next seed with the same warm-up, later or earlier", reads={"grown": unigram_stage(CAUSAL, "seed")}
+            name="difference from the next seed with the same warm-up", reads={"grown": unigram_stage(CAUSAL, "seed")}
         ),
     ),
 )
@@ -247,7 +248,7 @@ def t19(curves: Curves) -> list[Condition]:
     rated = f"sum of learning rates {what}"
     return [
         exceeds(f"updates {what}", updates, limit, "doublings", step=steps["updates"]),
-        # Two training runs with equal stages meet it too.
+        # Two training runs with equal stages meet this condition too.
         stays_below(rated, rates, limit, "doublings", alone=False, step=steps["rates"]),
     ]
 
@@ -269,7 +270,7 @@ TASK = ("upos", "xpos")
 def t22(curves: Curves) -> list[Condition]:
     """The best layer of probes."""
     down, loss = (curves["moves"][:, [place]] for place in range(2))
-    name = "layers by which the best one is lower at the end than at nine tenths of the gain"
+    name = "how many layers lower the best layer is at the end than at nine tenths of the gain"
     return [
         exceeds(name, down, 0.0, "layers", reach=reach_at(curves["moves"], 2)),
         exceeds("accuracy that the last layer has lost since then", loss, 0.0, "accuracy", alone=False),
@@ -287,7 +288,7 @@ def t22(curves: Curves) -> list[Condition]:
     "in epochs 1 and 2, all heads cost the same",
     statistic="largest share of heads, in order of importance, that can be removed while keeping 90 % of the model's "
     "gain over unigrams: over .1 higher at the middle checkpoint than at the first with a gain, and at least "
-    "three quarters of that at the last checkpoint",
+    "three quarters of the share at the last checkpoint",
     reads={"prunable": prunable("importance")},
     controls=(Control(name="random order", reads={"prunable": prunable("random")}),),
     minimum_seeds=1,
@@ -297,9 +298,9 @@ def m7(curves: Curves) -> list[Condition]:
     share, unit, label = curves["prunable"], "share of heads", ["middle"]
     middle = share[:, [share.shape[1] // 2]]
     rise = "rise of the prunable share from the first checkpoint to the middle one"
-    late = "share prunable at the middle checkpoint minus three quarters of the last one's"
+    late = "share prunable at the middle checkpoint minus three quarters of that at the last"
     return [
         exceeds(rise, middle - share[:, :1], 0.1, unit, label),
-        # A constant share meets it too, so it counts only with the rise.
+        # A constant share meets this condition too, so it counts only together with the rise.
         exceeds(late, middle - 0.75 * share[:, -1:], 0.0, unit, label, alone=False),
     ]

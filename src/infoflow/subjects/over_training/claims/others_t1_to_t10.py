@@ -52,7 +52,7 @@ def _order(name: str, curve: np.ndarray, least: float, **how: bool) -> Condition
     controls=(Control(name="final weights with noise as large as the remaining distance", reads=reads("null_time")),),
 )
 def t1(curves: Curves) -> list[Condition]:
-    """The order in which layers settle, of states and of blocks on the final model's own input."""
+    """The order in which states settle, and in which blocks on the final model's own input do."""
     name = "Kendall's tau of depth and time of settling, {}s"
     return [
         # States accumulate the changes of all lower layers, so their order alone means nothing.
@@ -121,10 +121,11 @@ def t3(curves: Curves) -> list[Condition]:
     "time:T4",
     "A language model learns unigrams, then bigrams, then longer contexts.",
     source=NGRAM_STAGES,
-    published="Pythia 70m, loss on texts drawn from unigrams least at 128 updates, from bigrams at 256; 12b: "
-    "divergence from unigrams least (.889 nats) at 64, from bigrams (1.441) at 256",
+    published="Pythia 70m: loss lowest on texts drawn from unigrams at 128 updates, from bigrams at 256; 12b: "
+    "divergence lowest from unigrams (.889 nats) at 64, from bigrams (1.441) at 256",
     statistic="divergence of n-gram models of the training text from the model: the minimum comes first for unigrams, "
-    "later for bigrams, then or later for trigrams; a rise of over .1 nats after the first two",
+    "later for bigrams, and not before that for trigrams; the divergences from the first two rise again by over .1 "
+    "nats",
     reads={"minima": ngram_minima(CAUSAL)},
     controls=(
         Control(
@@ -178,9 +179,9 @@ def t5(curves: Curves) -> list[Condition]:
     source=SUDDEN_DROPS,
     published="heads for syntactic relations are acquired abruptly, with a steep drop of the loss, and grammar "
     "follows (abstract; at about 20,000 of 1,000,000 updates, grammar at 20,000 to 30,000: as summarised)",
-    statistic="best heads of dependency relations: most of their curves abrupt by the rules of the table `phases`; "
-    "their median time between the two checkpoints with the steepest fall of the test loss, or up to half a doubling "
-    "away; half of the gain in minimal pairs comes later (thresholds ours)",
+    statistic="best heads of dependency relations: most of their curves are abrupt by the rules of the table "
+    "`phases`; their median time lies between the two checkpoints with the steepest fall of the test loss, or up to "
+    "half a doubling away; half of the gain in minimal pairs comes later (thresholds ours)",
     reads={"heads": heads_with_the_loss()},
     controls=(
         Control(
@@ -195,11 +196,11 @@ def t6(curves: Curves) -> list[Condition]:
     reach = [reach_at(curves["heads"], place) for place in (4, 6, 8)]
     unit, relations = "doublings of updates", int(curves["heads"][0, 3])
     share, steepest = "share of relations whose best head appears abruptly", "the steepest fall of the loss"
-    gain = "that of the gain in minimal pairs"
+    gain = "the middle of the gain in minimal pairs"
     return [
         exceeds(share, abrupt, 0.5, "share of curves", alone=False, of=relations, reach=reach[0]),
-        stays_below(f"from their middle to {steepest}", apart, 0.5, unit, reach=reach[1]),
-        exceeds(f"from their middle to {gain}", grammar, 0.0, unit, alone=False, reach=reach[2]),
+        stays_below(f"from the middle of these curves to {steepest}", apart, 0.5, unit, reach=reach[1]),
+        exceeds(f"from the middle of these curves to {gain}", grammar, 0.0, unit, alone=False, reach=reach[2]),
     ]
 
 
@@ -208,8 +209,8 @@ def t6(curves: Curves) -> list[Condition]:
     "Induction heads and in-context learning appear abruptly and together.",
     source=INDUCTION,
     published="both in a window from 2.5 to 5 billion tokens, in models of two layers and more",
-    statistic="best head's prefix matching on repeated tokens, and the gain of their second copy: both abrupt by the "
-    "rules of the table `phases`, middles at most a doubling apart",
+    statistic="best head's prefix matching on repeated tokens, and the gain of their second copy: both are abrupt by "
+    "the rules of the table `phases`, and their middles are at most a doubling apart",
     reads={"both": at_once(CAUSAL, GAIN)},
     controls=(
         Control(
@@ -237,7 +238,9 @@ def t7(curves: Curves) -> list[Condition]:
     statistic="share of the change of the gain on repeated tokens that falls between t10 and t90 of the best head's "
     "prefix matching: at least .75",
     reads={"share": gain_within(CAUSAL)},
-    controls=(Control(name="the best other window as wide", reads={"share": gain_within(CAUSAL, elsewhere=True)}),),
+    controls=(
+        Control(name="the best other window of the same width", reads={"share": gain_within(CAUSAL, elsewhere=True)}),
+    ),
 )
 def t8(curves: Curves) -> list[Condition]:
     """How much of in-context learning falls into the window in which induction heads appear."""
@@ -251,20 +254,20 @@ def t8(curves: Curves) -> list[Condition]:
     source=CIRCUITS_OVER_TRAINING,
     published="the heads that implement a component may change over time, while the algorithm stays the same; no "
     "number",
-    statistic="roles that at least two heads hold at the end, once their number stays above .9 of the last one: "
-    "it varies by less than a fifth, and the sets of neighbouring checkpoints share less than .9 but over three times "
-    "what random sets of these sizes share; means over roles (thresholds ours)",
+    statistic="roles that at least two heads hold at the end, once the number of these heads stays above .9 of the "
+    "last one: it varies by less than a fifth, and the heads at neighbouring checkpoints overlap by less than .9 but "
+    "over three times as much as random sets of these sizes; means over roles (thresholds ours)",
     reads={"roles": role_sets(CAUSAL)},
     controls=(
-        Control(name="random heads, as many", reads={"roles": role_sets(CAUSAL, "expected_previous")}, decisive=False),
+        Control(name="as many random heads", reads={"roles": role_sets(CAUSAL, "expected_previous")}, decisive=False),
     ),
-    uncontrolled="the overlap is counted in units of what random sets share",
+    uncontrolled="the overlap is already divided by that of random sets",
 )
 def t10(curves: Curves) -> list[Condition]:
     """Heads that hold a role: their number stays the same, but the heads change."""
     spread, overlap, over_chance = (curves["roles"][:, [place]] for place in range(3))
     return [
         stays_below("spread of the number of heads, as a share of the last one", spread, 0.2, "share", alone=False),
-        stays_below("overlap with the checkpoint before", overlap, 0.9, "Jaccard index", alone=False),
+        stays_below("overlap with the preceding checkpoint", overlap, 0.9, "Jaccard index", alone=False),
         exceeds("this overlap divided by that of random sets", over_chance, 3.0, "times"),
     ]

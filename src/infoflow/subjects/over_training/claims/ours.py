@@ -44,13 +44,13 @@ def t9(curves: Curves) -> list[Condition]:
     "In a masked LM, the loss of token identity and its return over the layers come after n-grams are learned.",
     source=OURS,
     published="none: ours, exploratory",
-    statistic="information of states with the input token, corrupted as in training: at the end a dip of .04 nats or "
-    "more between the first and the last state (the threshold of representations:V-3); half of its depth comes after "
-    "the divergence from bigrams was least",
+    statistic="information of states about the input token, corrupted as in training: at the end, a dip of .04 nats "
+    "or more between the first and the last state (the threshold of representations:V-3); half of its depth is "
+    "reached after the minimum of the divergence from bigrams",
     reads={"dip": identity_dip(MASKED)},
     controls=(
         Control(name="step 0 at all checkpoints", reads={"dip": identity_dip(MASKED, at_start=True)}, decisive=False),
-        # The published dip is there: representations:V-3.
+        # representations:V-3 tests the published dip.
         Control(name="nothing masked", reads={"dip": identity_dip(MASKED, "clean")}, decisive=False),
     ),
     uncontrolled="where nothing changes from step 0 on, nothing comes later",
@@ -74,7 +74,7 @@ _T21_READS: dict[str, Reading] = {"times": embeddings_settled(CAUSAL)}
     source=OURS,
     published="none: ours, exploratory",
     statistic="deciles of the types by frequency in the training text: rank correlation of frequency and the update "
-    "from which their rows of the embedding matrix have covered nine tenths of the way to the last ones, -.6 or less "
+    "from which their rows of the embedding matrix have covered nine tenths of the way to their end, -.6 or less "
     "(threshold ours)",
     reads=_T21_READS,
     controls=(shuffled_deciles(_T21_READS),),

@@ -68,7 +68,7 @@ def _claims(course: CheckpointTables) -> Drawn | None:
 
 
 def _ticks(updates: list[int]) -> list[str]:
-    """Updates of some columns, including the first and the last; "" for the others."""
+    """Labels of the columns: the updates of some, including the first and the last; "" for the others."""
     every, last = max(1, math.ceil(len(updates) / 8)), len(updates) - 1
     return [
         short(update) if place == last or (place % every == 0 and last - place >= every) else ""

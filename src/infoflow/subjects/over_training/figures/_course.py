@@ -72,13 +72,13 @@ class CheckpointTables:
         return self.models.present(frame)
 
     def each(self, frame: pd.DataFrame) -> Iterator[tuple[Series, pd.DataFrame]]:
-        """Each line of the page that has rows, with these rows."""
+        """Each line of the page that has rows in `frame`, with these rows."""
         for series in self.series(frame):
             yield series, frame[frame["series"] == series.key]
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], values: Iterable[str] = ("value",)) -> pd.DataFrame:
-    """Means over `seeds` seeds and any columns not in `by`; see `band_note` for `low` and `high`."""
+    """Means over seeds and any columns not in `by`; see `band_note` for `low` and `high`."""
     by = ["series", *by, "update"]
     own = frame.dropna(subset=list(values), how="all").reset_index(drop=True)
     grouped = own.groupby(by, sort=True)
@@ -119,12 +119,12 @@ def checkpoints_note(course: CheckpointTables, frame: pd.DataFrame) -> str:
 
 
 def notes(course: CheckpointTables, table: pd.DataFrame) -> str:
-    """Both notes, at the start of a caption."""
+    """`checkpoints_note` and `band_note`, for the start of a caption."""
     return f"{checkpoints_note(course, table)} {band_note(table)}"
 
 
 def main_stack(frame: pd.DataFrame) -> pd.DataFrame:
-    """Each model's stack that reads the input: the encoder if there is one."""
+    """Rows of each model's stack that reads the input: the encoder if there is one."""
     if frame.empty:
         return frame
     stacks = frame.groupby("model")["stack"].agg(lambda own: "encoder" if "encoder" in set(own) else min(map(str, own)))
@@ -139,7 +139,7 @@ def course_lines(
     kinds: Sequence[str] = (),
     **how: Any,
 ) -> dict[str, Any]:
-    """Labelled lines: one model with a dash per `line` of its rows (`kinds` in order), otherwise one line per model."""
+    """Labelled lines: a dash pattern per value of the column `line` (`kinds` in order), or else a line per model."""
     series = course.series(rows)
     if "line" in rows:
         names = list(kinds) or list(dict.fromkeys(rows["line"]))

@@ -24,13 +24,13 @@ ROLES = Method(
     id="roles-over-training",
     title="Roles over training",
     text="""
-    A role is born at the first of two consecutive checkpoints at which a head holds it, and dies at the first of two
-    at which it does not; at the last checkpoint one is enough. The event happened somewhere between that checkpoint
-    and the one before. A change at a single checkpoint is not counted. A head keeps its number within a training, but
-    numbers mean nothing across seeds, so one seed is drawn. At each checkpoint, heads are selected for a role on one
-    half of the sentences, and their 95% interval on the other half must exceed the role's limit. Of the selected
-    heads that are no better than the limit, at most one in forty holds the role by chance (<code>role_turnover</code>
-    has the number).
+    A role is born at the first of two consecutive checkpoints at which a head holds it, and dies at the first of two at
+    which the head does not hold it; at the last checkpoint, one is enough. The event happened somewhere between this
+    checkpoint and the preceding one. A change at a single checkpoint is not counted. A head keeps its number within a
+    training, but numbers mean nothing across seeds, so one seed is drawn. At each checkpoint, heads are selected for a
+    role on one half of the sentences, and their 95% interval on the other half must exceed the role's limit. Of the
+    selected heads that are no better than the limit, at most one in forty holds the role by chance
+    (<code>role_turnover</code> has the number).
     """,
 )
 _MOST_STEPS = 60
@@ -170,7 +170,7 @@ def _of_grid(rows: pd.DataFrame, grid: _Grid) -> pd.DataFrame:
 
 
 def _numbers(grid: _Grid, rows: pd.DataFrame, statistics: list[Statistic]) -> np.ndarray:
-    """(statistic, step, head) of the grid's statistics: 0 to 2,000 from 0 (or −top) to top."""
+    """The grid's statistics, (statistic, step, head), as integers: 0 stands for 0 (or −top), 2,000 for top."""
     own = _of_grid(rows, grid) if len(rows) else rows
     blocks = []
     for one in statistics:
@@ -188,7 +188,7 @@ def _numbers(grid: _Grid, rows: pd.DataFrame, statistics: list[Statistic]) -> np
 
 
 def _data(rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.DataFrame:
-    """Spans of roles, and the numbers of the first statistic; the others are in the run's tables."""
+    """Spans of roles, and the numbers of the first statistic; other statistics are in the run's tables."""
     held = pd.DataFrame(spans, columns=list(RoleSpan._fields))
     if len(held):
         return held.assign(until=held["until"].astype("Int64"))
@@ -272,7 +272,7 @@ HEADS = DeclaredFigure(
     how_to_read=(
         "Small grids: one per checkpoint, with layers upwards and heads across, as in all other figures of "
         "heads; choose below what they show. Click a grid to move the slider there and see it enlarged. Whatever "
-        "the first grid shows needs no training: random weights already score there.",
+        "the first grid shows needs no training: random weights show it too.",
         "Timeline: one row per role; the thicker the bar, the more heads hold it. Triangles pointing up are "
         "births, triangles pointing down are deaths, each at the first checkpoint that shows it; the thin line "
         "reaches back to the checkpoint before.",
@@ -289,9 +289,9 @@ PRUNABLE = DeclaredFigure(
     question="When can heads be removed?",
     how_to_read=(
         "Up: the largest share of heads that can be removed, least important first, while the model keeps nine "
-        "tenths of its gain over unigram frequencies; dashed grey: in random order. Very early, a model has "
-        "gained nothing yet, so it has no value.",
-        "The data also list how many heads in the half removed first differ from those at the previous "
+        "tenths of its gain over unigram frequencies; dashed grey: in random order. Very early, a model has gained "
+        "nothing yet, so there is no share to show.",
+        "The data also list how many heads of the half that is removed first differ from those at the previous "
         "checkpoint, and from those at the end.",
     ),
     method=HEAD_IMPORTANCE,

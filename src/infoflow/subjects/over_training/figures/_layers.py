@@ -24,7 +24,7 @@ _LAYER_METHOD = Method(
     id="layers-over-training",
     title="Measures over training",
     text="""
-    Each number is what an analysis of that checkpoint alone gives with the same settings: the same sentences and
+    Each number is what an analysis of the checkpoint alone gives with the same settings: the same sentences and
     occurrences, and clusters fitted anew with the same seed. The settings are lighter than in the other sections
     (fewer occurrences), so values of information and dimension cannot be compared with theirs.
     """,
@@ -98,13 +98,13 @@ def _information(frame: pd.DataFrame) -> Iterator[_Kind]:
         (
             "information-output",
             "information: output",
-            "How much of the token to predict can be read from it?",
+            "How much of the token to predict can be read from the vector?",
             (frame["side"] == "output") & (corrupted == hidden),
         ),
         (
             "information-hidden",
             "information: input, corrupted",
-            "How much of the input token can be read, with inputs corrupted as in training?",
+            "How much of the input token can be read from its vector, if inputs are corrupted as in training?",
             of_input & corrupted,
         ),
     ):
@@ -224,7 +224,7 @@ def _group(course: CheckpointTables, measure: LayerMeasure) -> PanelGroup:
 
 
 def _sentence(course: CheckpointTables, measure: LayerMeasure) -> str:
-    """Each model's layer that changes most, and the update by which half of that has happened."""
+    """Each model's layer that changes most, and the update by which half of this change is done."""
     parts = []
     for series, own in course.each(measure.rows):
         grid = own.pivot_table(index="layer", columns="update", values="value").dropna(axis=1, how="all")

@@ -87,7 +87,7 @@ def _loss_chart(course: CheckpointTables, table: pd.DataFrame) -> dict[str, Any]
 
 
 def _held_out(course: CheckpointTables) -> pd.DataFrame:
-    """The loss on held-out sentences at every checkpoint, with that of unigram frequencies."""
+    """The loss on held-out sentences at every checkpoint, and the loss of unigram frequencies on them."""
     frame = course[TASK_SCORES.name]
     if frame.empty or "loss" not in set(frame["metric"]):
         return pd.DataFrame(columns=["series", "update", "value", "low", "high", "baseline"])
@@ -192,7 +192,7 @@ def _allocation_chart(
 
 
 def _most(part: ModelStack, table: pd.DataFrame) -> str:
-    """The layer with the largest contribution, and when half of it was done."""
+    """The layer with the largest contribution, and the update by which half of it was made."""
     curves = table[table["layer"] != _OUTSIDE].pivot_table(index="update", columns="layer", values="value")
     most = curves.iloc[-1].idxmax()
     curve = curves[most].dropna()

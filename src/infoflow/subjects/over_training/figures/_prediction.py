@@ -1,4 +1,4 @@
-"""What a model has learned to predict: from short contexts, from everything before, and from a source."""
+"""What a model has learned to predict: from short contexts, from all preceding tokens, and from a source."""
 
 import re
 from typing import Any
@@ -31,7 +31,7 @@ NGRAMS = Method(
 _ORDERS = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
 _GAINS = {"gain": "in-context gain", "repeat_gain": "gain by repetition"}
 _TITLES = {"kl_from_ngram": "KL(Q‖P)", "kl_to_ngram": "KL(P‖Q)", "loss_on_samples": "loss on samples of Q"}
-_LOOK = {"height": 210, "room": 0.26}  # room for line names, equal in all panels
+_LOOK = {"height": 210, "room": 0.26}  # space for line names, equal in all panels
 
 
 def _agreement(course: CheckpointTables) -> Drawn | None:
@@ -61,14 +61,14 @@ def _ngrams(course: CheckpointTables) -> pd.DataFrame:
     if frame.empty:
         return frame
     lines = [
-        f"{ngrams(int(order))}{', next' if side == 'after' else ''}"  # models that see the next token
+        f"{ngrams(int(order))}{', next' if side == 'after' else ''}"  # only for models that see the next token
         for order, side in zip(frame["order"], frame["context"], strict=True)
     ]
     return means(frame.assign(line=lines), ["measure", "order", "line"])
 
 
 def _measures(table: pd.DataFrame) -> list[str]:
-    """The measures of a table, first KL(Q||P): what the model has not yet learned of the counts."""
+    """The measures of a table, first KL(Q||P), which is what the model has not yet learned of the counts."""
     return [name for name in _TITLES if len(table) and name in set(table["measure"])]
 
 

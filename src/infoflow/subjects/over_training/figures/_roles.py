@@ -22,7 +22,7 @@ from ._course import CheckpointTables
 _PLACE = ["series", "stack", "kind", "layer", "head", "role"]
 _MOST_ROLES, _ROW = 14, 26
 _MOST_SETS, _TALL_ROW = 10, 40
-_BASE, _TALL = 0.94, 0.62  # of a set's row: position of 0, and the part up to 1
+_BASE, _TALL = 0.94, 0.62  # in the row of a set: where 0 lies, and the height from 0 to 1
 _OVERLAPS = {"jaccard_previous": ("previous", [1, 0]), "jaccard_final": ("last", [4, 3])}
 _CHANCE = "expected_previous"
 
@@ -172,7 +172,7 @@ def _overlaps(axis: TimeAxis, rows: pd.DataFrame, series: Series, roles: list[st
 
 
 def _overlap(rows: pd.DataFrame, column: str, series: Series) -> Layer:
-    """Overlap column; an empty set has none."""
+    """Points of an overlap column; an empty set has no overlap."""
     known = rows[rows["size"] > 0].dropna(subset=column)
     shown = known[["role", "row", "update", "size"]].assign(value=known[column].round(3))
     height = f"datum.row + {_BASE} - {_TALL} * datum.value"

@@ -90,7 +90,7 @@ def _pairs_sentences(course: CheckpointTables, frame: pd.DataFrame) -> Iterator[
 
 
 def _pairs(frame: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-    """Pairs of curves with at least three shared seeds, restricted to these."""
+    """Pairs of curves with at least three shared seeds, restricted to these seeds."""
     curves = [own.set_index("seed") for _, own in frame.groupby(["table", "curve"], sort=False)]
     for one, other in combinations([own for own in curves if own.index.is_unique], 2):
         seeds = one.index.intersection(other.index)
@@ -99,9 +99,9 @@ def _pairs(frame: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
 
 
 def order_is_known(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether one precedes the other in every seed, with overlapping brackets in at most one seed.
+    """Whether one curve precedes the other in every seed, with overlapping brackets in at most one seed.
 
-    A bootstrap over seeds with one common sign always has that sign, so no further interval is needed.
+    If all seeds agree in sign, so does every bootstrap draw over seeds, so no further interval is needed.
     """
     ratio = np.log2(one["t50"].to_numpy(float) / other["t50"].to_numpy(float))
     first, second = (one, other) if ratio.mean() < 0 else (other, one)
@@ -161,8 +161,8 @@ ORDER = DeclaredFigure(
         "the checkpoints around it over all seeds. Full bars: abrupt; paler bars: unresolved (checkpoints too "
         "far apart), gradual or unfinished. Hollow dots are bounds: the change is not over, or began before the "
         "first checkpoint.",
-        "Two rows whose thin lines overlap cannot be put in order. Many curves change together after warm-up, so "
-        "it says little that two of them do. “At warm-up”: within half a doubling of its end, so the schedule "
+        "Two rows whose thin lines overlap cannot be put in order. Many curves change together after warm-up, so it "
+        "says little if two of them do. “At warm-up”: within half a doubling of its end, so the schedule "
         "may be the reason.",
     ),
     method=PHASES,
@@ -206,7 +206,7 @@ def over_training_section(tables: ModelTables) -> Section | None:
     course, left_out = CheckpointTables(tables), []
     if len(course.moments) < 2:
         return None
-    # A table that one figure cannot read does not remove the others.
+    # If one figure cannot read its table, the others are still drawn.
     found = [
         unless_damaged(lambda one=one: one.of(course), None, f"the figure {one.name}", left_out) for one in _FIGURES
     ]

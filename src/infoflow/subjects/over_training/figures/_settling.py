@@ -27,9 +27,9 @@ CONVERGENCE = Method(
     <i>s</i>(0) &lt; .05. A layer has settled at the last upward crossing of .9, interpolated linearly in
     log<sub>2</sub> <i>t</i>. <i>States</i> carry changes of all lower layers. <i>Blocks</i> compare the output of a
     block on the finished model's own input with its final output, so changes of lower layers do not add up. Null
-    model: the finished weights plus random directions, each tensor as far from its end as it was at that update. CKA
-    and PWCCA ignore rotations; displacement (‖<i>X<sub>t</sub></i> − <i>X<sub>r</sub></i>‖ / ‖<i>X<sub>r</sub></i> −
-    mean‖) does not.
+    model: the finished weights plus random directions, each tensor moved as far from its end as it was at that update.
+    CKA and PWCCA ignore rotations; displacement (‖<i>X<sub>t</sub></i> − <i>X<sub>r</sub></i>‖ / ‖<i>X<sub>r</sub></i>
+    − mean‖) does not.
     """,
 )
 _KINDS = {"state": "states", "block": "blocks"}
@@ -74,7 +74,7 @@ def _curves(course: CheckpointTables) -> Drawn | None:
 
 
 def _choices(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """Pairs of reference and similarity, the most informative first; other references than the end get one or two."""
+    """Pairs of reference and similarity, the most informative first; references other than the end get one or two."""
     found = set(frame[["reference", "similarity"]].itertuples(index=False, name=None))
     rank = {name: place for place, name in enumerate([*_REFERENCES, *_SIMILARITIES])}
     pairs = sorted(((str(r), str(s)) for r, s in found), key=lambda pair: [rank.get(name, 99) for name in pair])
@@ -132,7 +132,7 @@ def _chart(axis: TimeAxis, rows: pd.DataFrame, y: Channel) -> dict[str, Any]:
 
 
 def _null(axis: TimeAxis, rows: pd.DataFrame, y: Channel) -> list[Layer]:
-    """The area from the lowest to the highest layer of the null model."""
+    """The area between the lowest and the highest layer of the null model."""
     known = rows.dropna(subset="null").round({"null": 4})
     if known.empty:
         return []
@@ -166,7 +166,7 @@ def _nearest(course: CheckpointTables, table: pd.DataFrame) -> str:
 
 
 def _times(course: CheckpointTables) -> pd.DataFrame:
-    """Settling times by CKA to the end (or the available measure): geometric means over seeds, the widest bracket."""
+    """Settling times by CKA to the end (or the available measure): geometric means over seeds, widest brackets."""
     frame = main_stack(course[CONVERGENCE_TIME.name])
     if frame.empty:
         return frame
@@ -194,7 +194,7 @@ def _when(course: CheckpointTables) -> Drawn | None:
         ],
         answer=[_order_sentence(course, times)],
         caption=f"The last upward crossing of nine tenths of the way to the end, by {_SIMILARITIES.get(name, name)}; "
-        f"{counted(int(times['seeds'].max()), 'seed')}. Layers that hardly changed have none.",
+        f"{counted(int(times['seeds'].max()), 'seed')}. Layers that hardly changed have no such time.",
     )
 
 

@@ -27,12 +27,12 @@ MOST_UPDATES = 10**12  # a larger step indicates damage: tables hold 64-bit inte
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointName:
-    """A parsed name."""
+    """The parts of a checkpoint's name."""
 
     text: str
     step: int
     tokens: float = math.nan  # NaN: not in the name
-    stage: int = 0  # of a training in stages, each with its own step count; 0: not in the name
+    stage: int = 0  # stage of a training whose stages count steps separately; 0: not in the name
     ingredient: int = 0  # branch of a stage; 0: none
 
 
@@ -58,7 +58,7 @@ def checkpoint_name(text: str) -> CheckpointName | None:
 
 
 def checkpoint_names(names: Iterable[str], steps: Mapping[str, int], what: str) -> list[CheckpointName]:
-    """All names, parsed; `steps` gives the step of a name explicitly."""
+    """Parse all names; `steps` gives the step of a name explicitly."""
     read = {
         name: CheckpointName(text=name, step=steps[name]) if name in steps else checkpoint_name(name) for name in names
     }
@@ -66,13 +66,13 @@ def checkpoint_names(names: Iterable[str], steps: Mapping[str, int], what: str) 
         more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
         raise UserError(
             f"No step can be read from these names in {what}: {', '.join(unread[:_LISTED])}{more}. "
-            f"Say which each is: --steps {unread[0]}=1000"
+            f"Give the step of each: --steps {unread[0]}=1000"
         )
     return [found for found in read.values() if found is not None]
 
 
 def parse_steps(texts: Iterable[str]) -> dict[str, int]:
-    """`NAME=STEP`, as in `--steps`."""
+    """Parse texts `NAME=STEP`, as given to `--steps`."""
     steps: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.rpartition("=")
@@ -158,15 +158,15 @@ class TrainerState:
     """A checkpoint's position in its training, as the training recorded it; None and NaN: not recorded."""
 
     step: int | None = None
-    updates: int | None = None  # of the whole training
-    tokens: float = math.nan  # read as input
+    updates: int | None = None  # number in the whole training
+    tokens: float = math.nan  # read as input until this step
     lr: float = math.nan
     training_loss: float = math.nan
     validation_loss: float = math.nan
 
 
 def trainer_state(folder: Path) -> TrainerState:
-    """A checkpoint's `trainer_state.json` (Hugging Face's `Trainer`), or infoflow's manifest next to it; else empty."""
+    """A checkpoint's `trainer_state.json` (Hugging Face's `Trainer`), or infoflow's manifest next to it; or empty."""
     entries = _read(folder / TRAINER_STATE)
     return _of_trainer(entries) if entries else _of_manifest(_read(folder.parent / MANIFEST), folder.name)
 

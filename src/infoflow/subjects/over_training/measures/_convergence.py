@@ -24,7 +24,7 @@ FINAL = "final"
 _METRICS = ("cka_debiased", "procrustes")
 _NAMES = {"cka_debiased": "cka"}
 _TRIMMED, _OUTLIERS = "cka without outliers", 3
-_ROWS_PER_DIMENSION = 20  # with fewer, PWCCA is left out
+_ROWS_PER_DIMENSION = 20  # tokens per dimension; with fewer, PWCCA is left out
 DISPLACEMENT = "displacement"
 
 CONVERGENCE = TableSchema(
@@ -38,7 +38,7 @@ CONVERGENCE = TableSchema(
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "state (0 = embeddings), or block (from 0)"),
-        Column("kind", "string", "", "state, or block: its update on the reference's input"),
+        Column("kind", "string", "", "state; or block: what a block adds on the reference's input"),
         Column("reference", "string", "", "final, previous, initial or other-seed"),
         Column(
             "similarity",
@@ -69,12 +69,12 @@ class LayerConvergence(Intervention):
     independent of the layers below. The null is the final weights plus a random direction in each tensor of length
     \(\lVert \theta_t - \theta_T \rVert\). PWCCA is left out below 20 tokens per dimension.
 
-    CKA and PWCCA are invariant to rotation; displacement is not, and is meaningful only within one run, which shares
-    its basis.
+    CKA and PWCCA are invariant to rotation. Displacement is not: it is meaningful only within one run, whose
+    checkpoints share a basis.
 
     Args:
         references: Loads the models to compare with; blocks and null need `final` among them.
-        key: A name or hash that stands for the references in the keys of results.
+        key: Name or hash that identifies the references in the keys of results.
         occurrences: Approximate number of tokens, from whole sentences in the order of their hashes.
         draws: Number of draws of the noise.
 
@@ -112,8 +112,8 @@ Layers = list[Float[np.ndarray, "_ D"]]
 class _Read:
     states: Layers
     blocks: Int[np.ndarray, " n"]  # bootstrap block of each token
-    updates: Layers  # of its blocks, on its own states
-    updates_of_others: list[Layers]  # of other models' blocks on the same states
+    updates: Layers  # what its blocks add to its own states
+    updates_of_others: list[Layers]  # what other models' blocks add to the same states
 
 
 def _batches(reader: Reader, occurrences: int, tokens_per_batch: int) -> list[np.ndarray]:
@@ -129,13 +129,13 @@ def _batches(reader: Reader, occurrences: int, tokens_per_batch: int) -> list[np
 
 
 def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: Sequence[Model] = ()) -> _Read:
-    """One pass of `model`; with `others`, also what its blocks and theirs add to its states."""
+    """Run `model` once; with `others`, also return what its blocks and those of the others add to its states."""
     states, updates = list[Layers](), list[Layers]()
     theirs: list[list[Layers]] = [[] for _ in others]
     blocks: list[np.ndarray] = []
     for rows in batches:
         batch = reader.padded(rows)
-        source = {reader.source_stack: batch.streams[reader.source_stack]}  # without the input of another stack
+        source = {reader.source_stack: batch.streams[reader.source_stack]}  # leaves out the input of the other stack
         batch = replace(batch, streams=source).to(model.device)
         valid = batch.streams[reader.source_stack].valid
         with torch.inference_mode(), tap(model, hidden=True) as seen:
@@ -173,7 +173,9 @@ def _with_noise(final: Model, now: Model, draw: int) -> Model:
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if name not in theirs or theirs[name].shape != parameter.shape:
-                raise UserError(f"{now.name} and {final.name} have different tensors ({name}). Compare one training's.")
+                raise UserError(
+                    f"{now.name} and {final.name} have different tensors ({name}). Compare checkpoints of one training."
+                )
             noise = torch.randn(parameter.shape, generator=generator).to(parameter)
             length = torch.linalg.vector_norm(theirs[name].to(parameter) - parameter)
             parameter += noise * (length / torch.linalg.vector_norm(noise).clamp(min=1e-30))
@@ -213,7 +215,7 @@ def displacement(
 ) -> dict[str, Any]:
     r"""\(\lVert X - R \rVert_F / \lVert R - \bar R \rVert_F\) as columns of an estimate.
 
-    The baseline is that of R with shuffled tokens, √2 in expectation.
+    The baseline is the displacement of R with shuffled tokens, √2 in expectation.
     """
     moved, spread = _squares(x, r)
     shuffled = r[stream("displacement-baseline").permutation(len(r))]
@@ -242,7 +244,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
-# The divergence between a checkpoint's predictions and those of the last one.
+# The divergence between a checkpoint's predictions and those of the last checkpoint.
 
 _FLOOR = 1e-10
 _ALL = -1

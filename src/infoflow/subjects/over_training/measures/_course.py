@@ -39,7 +39,7 @@ AMONG_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE
 AMONG_SEEDS = (SEED_DIVERGENCE.name,)  # tables that compare checkpoints of two training runs of a study, on request
 OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
 MEASURES = (
-    NgramAgreement,  # reads the sentences for all that need losses
+    NgramAgreement,  # reads the sentences for all measures that need losses
     LossByPosition,
     LossByFrequency,
     InContextLearning,
@@ -49,7 +49,7 @@ MEASURES = (
 )
 
 
-# Measures that compare a checkpoint with others of the same training.
+# Measures that compare a checkpoint with other checkpoints of the same training.
 
 
 class _AgainstCheckpoints(Intervention):
@@ -141,8 +141,8 @@ CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
             "normalised",
             "float64",
             "1",
-            "share of the way from the similarity at step 0 to 1; NaN where the layer began close to 1, or "
-            "without step 0",
+            "share of the way from the similarity at step 0 to 1; NaN if the layer began close to 1, or step 0 was "
+            "not measured",
         ),
     ),
 )
@@ -155,9 +155,9 @@ CONVERGENCE_TIME = TableSchema(
     columns=(
         *KEYS,
         *(column for column in CONVERGENCE.columns if column.name in _CURVE),
-        Column("time", "float64", "updates", "linear in log2 t; NaN: never"),
-        Column("before", "float64", "updates", "the checkpoint before it"),
-        Column("after", "float64", "updates", "the checkpoint at or after it"),
+        Column("time", "float64", "updates", "time of settling, interpolated in log2 t; NaN: never"),
+        Column("before", "float64", "updates", "the last checkpoint before this time"),
+        Column("after", "float64", "updates", "the first checkpoint at or after this time"),
         Column(
             "null_time",
             "float64",
@@ -169,11 +169,11 @@ CONVERGENCE_TIME = TableSchema(
     ),
 )
 _SETTLED = 0.9
-_LEAST_CHANGE = 0.05  # of 1 - s(0): below that, a layer starts at its end
+_LEAST_CHANGE = 0.05  # least 1 - s(0): below it, a layer starts at its end
 
 
 def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of `CONVERGENCE_OVER_TRAINING` and `CONVERGENCE_TIME`, from those of one model's `LayerConvergence`."""
+    """Rows of `CONVERGENCE_OVER_TRAINING` and `CONVERGENCE_TIME`, from the rows of one model's `LayerConvergence`."""
     ordered = frame.sort_values("update", kind="stable").reset_index(drop=True)
     normalised, times = np.full(len(ordered), np.nan), list[dict[str, Any]]()
     fixed = ordered[(ordered["similarity"] != DISPLACEMENT) & ordered["reference"].isin(["final", "other-seed"])]
@@ -198,7 +198,7 @@ def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Convergence:
-    """A similarity to the reference, from 0 at the start to 1, and when it settles; NaN if it hardly had to move."""
+    """A similarity to the reference, from 0 at the start to 1, and when it settles; NaN if it began close to 1."""
 
     values: np.ndarray  # (step,)
     time: float  # update of the last upward crossing of the level
@@ -214,7 +214,7 @@ def normalised_convergence(steps: ArrayLike, similarity: ArrayLike, level: float
        \mathrm{area} = \frac{1}{\log_2 N - \log_2 t_1} \int c \, d\log_2 t $$
 
     by the trapezoidal rule, from the first available update. The time of settling is the last upward crossing of
-    `level`, linear in log2 t. Absent (NaN) if 1 − s(0) < .05.
+    `level`, linear in log2 t. The result is NaN if 1 − s(0) < .05.
 
     Args:
         steps: Ascending, step 0 first.

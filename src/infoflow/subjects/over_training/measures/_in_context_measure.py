@@ -18,9 +18,9 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, ra
 
 from ._token_losses import SENTENCES, TokenLosses, checked_sentences, token_losses
 
-_TEXTS = 30  # minimum number of texts of that length, for a gain between positions
+_TEXTS = 30  # minimum number of texts for a gain between positions
 _LONGEST_COPY, _SHORTEST_COPY = 25, 4
-_LONG_TEXT = 0.9  # quantile of text lengths that two copies match
+_LONG_TEXT = 0.9  # quantile of text lengths: two copies together are this long
 _NO_PLACE = -1
 
 IN_CONTEXT_LEARNING = TableSchema(
@@ -37,12 +37,12 @@ IN_CONTEXT_LEARNING = TableSchema(
         ),
         Column("i", "int64", "tokens", "the early position, from 1; -1 for repeat_gain"),
         Column("j", "int64", "tokens", "the late position; -1 for repeat_gain"),
-        Column("length", "int64", "tokens", "of the texts; of one copy (repeat_gain)"),
+        Column("length", "int64", "tokens", "length of the texts, or of one copy (repeat_gain)"),
         *estimate_columns(
             "nats per token",
             "the gain: above 0 where the preceding context helps",
-            "gain: that of the same tokens' unigram loss, which ignores context; repeat_gain: with other random "
-            "tokens in place of the second copy",
+            "gain: the same difference of the tokens' unigram loss, which ignores context; repeat_gain: with other "
+            "random tokens in place of the second copy",
             "texts",
         ),
     ),
@@ -57,9 +57,9 @@ class InContextLearning(Intervention):
     $$ g(i, j) = L_i - L_j, \qquad g_{rep} = L_{first\ copy} - L_{second\ copy} $$
 
     The gain between positions needs 30 texts of 64 tokens (`context_positions`); only texts that reach position j
-    count. Without such texts it is left out with a note. Random tokens are sampled from the corpus's, unique within a
-    copy and the same at every checkpoint; two copies are about as long as the longer sentences of the corpus, so the
-    model has seen such positions. A decoder with a source has only the gain between positions.
+    count. Without such texts it is left out with a note. Random tokens are sampled from the tokens of the corpus, each
+    once per copy and the same at every checkpoint; two copies are about as long as the longer sentences of the corpus,
+    so the model has seen such positions. A decoder with a source has only the gain between positions.
 
     Args:
         sentences: At most this many, chosen by a hash of their text.
@@ -81,7 +81,7 @@ class InContextLearning(Intervention):
 
     def refusal(self, model: Model) -> str | None:
         if model.task == "masked-lm":
-            return "it reads what stands after a token too, so no token has more context than another"
+            return "it also reads the tokens after each token, so no token has more context than another"
         return no_loss(model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
@@ -118,7 +118,7 @@ class InContextLearning(Intervention):
         begin, length = int(texts.first[0]), texts.length
         second = slice(begin + length, begin + 2 * length)
         other = texts.ids.clone()
-        other[:, second] = texts.ids.roll(1, dims=0)[:, second]  # the next text's tokens: new to this one
+        other[:, second] = texts.ids.roll(1, dims=0)[:, second]  # tokens of the next text, which are new to this one
         gains, control = (
             copy_gains(reader.model, ids, begin, length, options.tokens_per_batch) for ids in (texts.ids, other)
         )
@@ -153,7 +153,7 @@ def place_gains(found: TokenLosses, losses: Float[np.ndarray, " N"], i: int, j: 
 def copy_gains(
     model: Model, ids: torch.Tensor, begin: int, length: int, token_budget: int
 ) -> Float[np.ndarray, " sequence"]:
-    """Mean loss of tokens 2.. of the copy that begins at `begin`, minus that of tokens 2.. of the next copy."""
+    """Mean loss of the copy that begins at `begin` minus that of the next copy, each without its first token."""
     parts = []
     for batch in ids.split(max(1, token_budget // ids.shape[1])):
         batch = batch.to(model.device)
@@ -183,7 +183,7 @@ def in_context_gain(loss_by_position: ArrayLike, i: int, j: int, window: int = 5
 
 
 def context_positions(length: int) -> tuple[int, int] | None:
-    """Which tokens to compare in texts of `length` tokens: 50 and 500, or in shorter texts those at 10 % and 98 %.
+    """Which tokens to compare in texts of `length` tokens: 50 and 500; in shorter texts those at 10 % and 98 %.
 
     None below 64 tokens. 50 and 500 are the paper's choice; the others are ours.
     """

@@ -53,8 +53,8 @@ LOSS_BY_FREQUENCY = TableSchema(
             "decile of the types by frequency in the counted text, from 0, the most frequent; -1: types "
             "that never occur in it",
         ),
-        Column("corpus", "string", "", "where tokens were counted"),
-        Column("types", "int64", "types", "of the decile, among the predicted tokens"),
+        Column("corpus", "string", "", "text in which tokens were counted"),
+        Column("types", "int64", "types", "types of the decile among the predicted tokens"),
         Column(
             "log_frequency",
             "float64",
@@ -173,13 +173,13 @@ EMBEDDING_CHANGE = TableSchema(
             "decile of the types by frequency in the counted text, from 0, the most frequent; -1: types "
             "that never occur in it, including special ones",
         ),
-        Column("types", "int64", "types", "rows of the decile"),
+        Column("types", "int64", "types", "types of the decile, one row each"),
         Column(
             "value",
             "float64",
             "",
-            "displacement: |E - F| / |F - mean F| over the decile's rows, E of the checkpoint, F of the "
-            "last one, mean F over all rows; not aligned",
+            "displacement: |E - F| / |F - mean F| over the decile's rows, E of the checkpoint, F of the last "
+            "checkpoint, mean F over all rows; not aligned",
         ),
     ),
 )
@@ -216,5 +216,5 @@ def embedding_change(model: Model, final: Model, counts: Int[np.ndarray, " V"]) 
 
 
 def _embeddings(model: Model) -> np.ndarray:
-    """(V, D), float64."""
+    """The input embedding matrix, (V, D), float64."""
     return weight_of(model.module.get_input_embeddings()).cpu().double().numpy()

@@ -1,4 +1,4 @@
-"""Predictions compared with n-gram models of the training text, and the times of such stages under two warm-ups."""
+"""Predictions compared with n-gram models of the training text, and the times of n-gram stages under two warm-ups."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ NGRAM_AGREEMENT = TableSchema(
             "context",
             "string",
             "",
-            "before: n-grams of a token and those before it; after: of a token and the one after it",
+            "before: n-grams of a token and the tokens before it; after: bigrams of a token and the token after it",
         ),
         Column(
             "measure",
@@ -51,11 +51,11 @@ NGRAM_AGREEMENT = TableSchema(
             "kl_from_ngram: KL(Q||P), Q the n-gram model, P the model; kl_to_ngram: KL(P||Q); "
             "loss_on_samples: the model's loss on texts that were drawn from Q (the source stays the sentence's own)",
         ),
-        Column("corpus", "string", "", "where the n-grams were counted"),
+        Column("corpus", "string", "", "text in which the n-grams were counted"),
         *estimate_columns(
             "nats per token",
             "mean over predicted tokens",
-            "of a model that gives every token of the vocabulary the same probability",
+            "the same for a model that gives every token of the vocabulary the same probability",
             "predicted tokens",
         ),
     ),
@@ -73,8 +73,9 @@ class NgramAgreement(Intervention):
 
     $$ \mathrm{KL}(Q_n \,\|\, P) = \frac1N \sum_i \sum_w Q_n(w \mid h_i) \ln \frac{Q_n(w \mid h_i)}{P(w \mid x_i)} $$
 
-    and the reverse; Q is from `NgramModel`. Over updates these have minima, unigram first [@chang2022]. Counts come
-    from the training corpus that the caller names, else from the measured one, and are made once per process.
+    and the reverse; Q is from `NgramModel`. Over updates, these divergences have minima, that of unigrams first
+    [@chang2022]. Counts come from the training corpus that the caller names, else from the measured one, and are made
+    once per process.
 
     Drawn texts are as long as sentences of the corpus: if the n-gram model ends a sentence early, it starts another.
     Special tokens keep their positions in the model's input, and only the drawn tokens count.
@@ -170,7 +171,7 @@ def drawn_tokens(reader: Reader, options: PassOptions, order: int, num: int) -> 
 
 
 def _drawn(reader: Reader, order: int, rows: np.ndarray, size: int) -> dict[int, np.ndarray]:
-    """A text for each of the rows, with as many ordinary tokens."""
+    """Draw a text for each of the rows, with as many ordinary tokens."""
     name = reader.model.anatomy.predicts.name
     read = [reader.sentence_rows(int(row), "clean", 0)[name] for row in rows]
     lengths = tuple(int((~one.special).sum()) for one in read)
@@ -210,10 +211,10 @@ WARMUP_FACTOR = 4
 CHECKPOINT_STEPS = {"updates": 1, "rates": 2}
 """Tolerance of a stage's time, in steps between checkpoints.
 
-Each minimum is at most half a step from its checkpoint, and while the rate rises its sum grows with the square of the
-updates.
+Each minimum is at most half a step from its checkpoint, and while the learning rate rises, its sum grows with the
+square of the updates.
 """
-_ROUNDING = 0.05  # tolerance of that factor: a warm-up is a whole number of updates
+_ROUNDING = 0.05  # tolerance of `WARMUP_FACTOR`, since a warm-up is a whole number of updates
 STAGES_BY_WARMUP = TableSchema(
     name="stages_by_warmup",
     description="How much later the divergence KL(Q||P) from an n-gram model reaches its minimum with a longer "
@@ -223,9 +224,9 @@ STAGES_BY_WARMUP = TableSchema(
     columns=(
         *KEYS,
         Column("compared", "string", "", "warm-up: the same seed with a longer one; seed: the next seed, same warm-up"),
-        Column("other_seed", "int64", "", "seed of the training that it is compared with"),
-        Column("warmup", "int64", "updates", "of the training"),
-        Column("other_warmup", "int64", "updates", "of the training that it is compared with"),
+        Column("other_seed", "int64", "", "seed of the other training"),
+        Column("warmup", "int64", "updates", "warm-up of the training"),
+        Column("other_warmup", "int64", "updates", "warm-up of the other training"),
         Column("order", "int64", "tokens", "n: 1 unigram, 2 bigram, 3 trigram"),
         Column("measure", "string", "", "updates, or the sum of the learning rates (rates), until the minimum"),
         Column("value", "float64", "doublings", "log2 of the ratio other / this; NaN: no minimum inside the training"),
@@ -233,9 +234,10 @@ STAGES_BY_WARMUP = TableSchema(
             "gap",
             "float64",
             "doublings",
-            "in updates, from either minimum to the farther neighbouring checkpoint: no value is more exact",
+            "distance in updates from a minimum to its farther neighbouring checkpoint, the larger of both minima: no "
+            "value is more exact",
         ),
-        Column("replicates", "list<float64>", "doublings", "of the value, over draws of sentences"),
+        Column("replicates", "list<float64>", "doublings", "the value over draws of sentences"),
     ),
 )
 
@@ -257,13 +259,13 @@ class WarmedUp:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Minimum:
-    """The minimum of one curve, estimate and replicates."""
+    """The minimum of one curve: the estimate and its replicates."""
 
-    row: Mapping[Any, Any]  # of one of its checkpoints, for the keys
+    row: Mapping[Any, Any]  # a row of the curve, for its keys
     updates: np.ndarray  # (1 + R) log2
     rates: np.ndarray  # (1 + R) log2 of the sum of learning rates
     gap: float  # doublings
-    inside: bool  # not at the first or last checkpoint
+    inside: bool  # neither at the first nor at the last checkpoint
 
 
 def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
@@ -272,8 +274,8 @@ def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
     $$ \log_2 \frac{t^*_{long}}{t^*_{short}}, \qquad \log_2 \frac{S_{long}(t^*_{long})}{S_{short}(t^*_{short})} $$
 
     with \(t^* = \arg\min_{t > 0} KL(Q_n \Vert P_t)\) over the checkpoints and \(S(t) = \sum_{s \le t} \eta_s\) of the
-    learning rates. While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): four times the warm-up w and the same S mean
-    twice as many updates.
+    learning rates. While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\), so four times the warm-up w and the same S
+    mean twice as many updates.
     """
     if not is_longer_warmup(short.warmup, long.warmup):
         raise UserError(
@@ -296,7 +298,7 @@ def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
 
 
 def _minima(run: WarmedUp) -> dict[tuple[tuple[str, ...], int, int], _Minimum]:
-    """By recipe, order of the n-grams and seed."""
+    """The minima of a study's curves, by recipe, order of the n-grams and seed."""
     frame = run.agreement
     frame = frame[(frame["measure"] == "kl_from_ngram") & (frame["context"] == "before") & (frame["update"] > 0)]
     recipe = ["objective", "variant", "architecture", "start"]

@@ -50,15 +50,15 @@ class NgramModel:
     | symbol   | here                                                                       |
     |----------|----------------------------------------------------------------------------|
     | $c(h,w)$ | how often token w follows history h; $c(h) = \sum_w c(h,w)$                |
-    | $d(h)$   | how many different tokens follow it                                        |
-    | $h'$     | the history without its first token; Q of an unseen history is that of h'  |
+    | $d(h)$   | how many different tokens follow h  |
+    | $h'$     | the history h without its first token, used alone if h was never seen      |
     | $V$      | number of types                                                            |
 
     Source: absolute discounting [@ney1994], interpolated.
 
     Args:
         tokens: Tokens of all sentences, concatenated.
-        offsets: Start of each sentence in `tokens`, and the end of the last.
+        offsets: Start of each sentence in `tokens`, and the end of the last sentence.
         size: V.
         order: Longest n.
         counted: Mask of tokens counted as next tokens (all are history); default: all.
@@ -93,7 +93,7 @@ class NgramModel:
             histories = _find(self._orders[-1].codes, codes)
 
     def _counted(self, codes: np.ndarray, following: np.ndarray) -> _Order:
-        """The next order, from the events (history, token)."""
+        """Count the next order from the events (history, token)."""
         known, history = np.unique(codes, return_inverse=True)
         keys, counts = np.unique(history * self._base + following, return_counts=True)
         owner, tokens = keys // self._base, keys % self._base
@@ -200,7 +200,7 @@ class NgramModel:
     ) -> list[Int[np.ndarray, " length"]]:
         """Texts of these lengths drawn from Q_order, after `start`.
 
-        A sentence ends at any of the tokens `never`, and the next begins after `start` again.
+        A sentence ends where a token of `never` is drawn; the next sentence then begins after `start`.
         """
         cumulative, out = np.cumsum(self.unigram), set(never)
         texts = []
@@ -221,7 +221,7 @@ class NgramModel:
     def _draw(self, chain: Sequence[int], generator: np.random.Generator, cumulative: np.ndarray) -> int:
         for history, order in zip(reversed(chain[1:]), reversed(self._orders[: len(chain) - 1]), strict=True):
             if history == _NONE or generator.random() < order.share[history]:
-                continue  # the shorter history decides
+                continue  # draw from the shorter history
             part = slice(order.starts[history], order.starts[history + 1])
             kept = np.cumsum(order.kept[part])
             return int(order.tokens[part][min(np.searchsorted(kept, generator.random() * kept[-1]), len(kept) - 1)])
@@ -229,7 +229,7 @@ class NgramModel:
 
 
 def _earlier(ids: np.ndarray, chosen: np.ndarray, first: np.ndarray, back: int, start: int | None) -> np.ndarray:
-    """The token `back` positions before each chosen one, `start` just before the sentence, −1 beyond it."""
+    """The token `back` positions before each chosen token; `start` just before the sentence, −1 before that."""
     place = chosen - back
     inside = ids[np.maximum(place, 0)]
     return np.where(place >= first, inside, np.where(place == first - 1, _NONE if start is None else start, _NONE))
@@ -244,14 +244,14 @@ def _find(sorted_codes: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def _at(values: np.ndarray, places: np.ndarray, otherwise: np.ndarray | float) -> np.ndarray:
-    """The value at each index, `otherwise` for −1."""
+    """The value at each index; `otherwise` where the index is −1."""
     if not len(values):
         return np.broadcast_to(np.asarray(otherwise, dtype=np.float64), places.shape)
     return np.where(places != _NONE, values[places], otherwise)
 
 
 def _continuations(histories: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every (row, continuation of the row's history)."""
+    """All pairs of a row and a continuation of the row's history."""
     known = np.flatnonzero(histories != _NONE)
     begin, end = starts[histories[known]], starts[histories[known] + 1]
     sizes = end - begin
@@ -351,7 +351,7 @@ class WordAligner:
         return np.where(terms.max(axis=1) > 0, terms.argmax(axis=1), 0) - 1
 
     def _translation(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """t; 0 for words that never occurred in one pair."""
+        """t of each pair of words; 0 for words that never occurred in the same sentence pair."""
         keys = np.where((source == _NONE) | (target == _NONE), _NONE, source * len(self._target) + target)
         place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[place] == keys, self._chances[place], 0.0)

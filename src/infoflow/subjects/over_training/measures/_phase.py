@@ -16,10 +16,10 @@ from infoflow.foundation import UserError
 from infoflow.heads import Crossing, checked_curve, is_finished, last_crossing
 
 Verdict = Literal["abrupt", "gradual", "unresolved", "unfinished", "started before", "no change"]
-LEAST_POINTS = 8  # after step 0
-_ENDS = 3  # points of a level
-_CLEAR = 6  # of BIC
-_WIDEST, _LONGEST = 3.0, 1 / 3  # doublings; share of the training
+LEAST_POINTS = 8  # minimum number of points after step 0
+_ENDS = 3  # points averaged for a level
+_CLEAR = 6  # margin in BIC
+_WIDEST, _LONGEST = 3.0, 1 / 3  # limits for an abrupt change: doublings; share of the training
 _NONE = Crossing(float("nan"), float("nan"), float("nan"))
 # N point, G grid
 
@@ -41,7 +41,7 @@ class Phase:
     t50: Crossing
     t90: Crossing
     width: float  # doublings from a tenth to nine tenths of the fitted logistic: 2 ln 9 · τ
-    share: float  # the same in updates, as a share of the training
+    share: float  # updates from a tenth to nine tenths, as a share of the training
     delta_bic: float  # margin of the logistic over the best gradual curve
 
 
@@ -51,7 +51,7 @@ def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float 
     Its levels are means of three points at each end. No change: below three standard errors, or `minimum`. Unfinished:
     one of the last three points is further from their mean than .1 of the change and two of its errors. Times are
     crossings of the isotonic fit over \(x = \log_2 t\). *Abrupt*: a logistic in x beats straight lines in x and t, a
-    power and a relaxation by more than 6 of BIC, takes at most three doublings and a third of the training from t10 to
+    power and a relaxation by more than 6 in BIC, takes at most three doublings and a third of the training from t10 to
     t90, and ends before the last three points; *unresolved* if all that holds, but fewer than two checkpoints lie
     between t10 and t90, and the checkpoints around them are more than three doublings apart.
 
@@ -201,10 +201,10 @@ def _misfits(
     return np.maximum((weights * r**2).sum() - explained, 0.0) * (1 / sigma**2).sum()
 
 
-# Piecewise linear fits of a curve over training: its phases, shown as bands and not a finding by themselves.
+# Piecewise linear fits of a curve over training: its phases, which are shown as bands and are no finding by themselves.
 
 _MOST = 4  # phases
-_LEAST = 2  # points per phase
+_LEAST = 2  # minimum number of points per phase
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,7 +253,7 @@ def change_points(
 def _line_costs(
     x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]
 ) -> Float[np.ndarray, "N end"]:
-    """The cost of one line through points start..end-1; infinite for fewer than two."""
+    """The cost of one line through points start..end-1; infinite for fewer than two points."""
     costs = np.full((len(x), len(x) + 1), np.inf)
     for start in range(len(x)):
         for end in range(start + _LEAST, len(x) + 1):

@@ -1,4 +1,4 @@
-"""The curves over training in which phases are searched, and their piecewise linear fits."""
+"""The curves over training that are searched for phases, and their piecewise linear fits."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ PHASE_CURVES = TableSchema(
     name="phase_curves",
     description="The curves over training that `phases` analyses, at every checkpoint, with their fit by one to four "
     "consecutive straight lines over log2 of the update (number chosen by BIC): a visual aid, not a finding by itself. "
-    "Errors are those of the choice of sentences.",
+    "Errors come from the choice of sentences.",
     over_training=True,
     columns=(
         *KEYS,
@@ -30,8 +30,8 @@ PHASE_CURVES = TableSchema(
         Column("table", "string", "", "table that the curve comes from"),
         Column("curve", "string", "", "what the curve shows"),
         Column("value", "float64", "of the curve", "at this checkpoint"),
-        Column("error", "float64", "of the curve", "its standard error"),
-        Column("segment", "int64", "", "number of its line, from 0; -1: step 0 has none"),
+        Column("error", "float64", "of the curve", "standard error of the value"),
+        Column("segment", "int64", "", "number of the line through this point, from 0; -1: none, at step 0"),
         Column("line", "float64", "of the curve", "height of the line; NaN at step 0"),
     ),
 )
@@ -39,13 +39,13 @@ PHASE_CURVES = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Curves:
-    """Curves of a table: one for each value of `by`, over filtered rows; the highest or the mean of several rows."""
+    """Curves of a table, one for each value of `by`: the highest or the mean filtered row at each checkpoint."""
 
     table: str
-    name: str  # with columns in braces
+    name: str  # template with column names in braces
     where: Mapping[str, Any] = field(default_factory=dict)
     by: tuple[str, ...] = ()
-    mean: bool = False  # the mean of several rows
+    mean: bool = False  # whether several rows are averaged; else the highest counts
 
 
 _CURVES = (
@@ -126,7 +126,7 @@ def _lines(
 
 
 def _each(curves: _Curves, frame: pd.DataFrame | None) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The curves, as name and rows; names are unique in this table."""
+    """The name and the rows of each curve; names are unique in this table."""
     if frame is None or not {"value", "replicates", *curves.where, *curves.by} <= set(frame.columns):
         return
     chosen = np.all(
@@ -148,7 +148,7 @@ def _each(curves: _Curves, frame: pd.DataFrame | None) -> Iterator[tuple[str, pd
 
 
 def _curve(curves: _Curves, name: str, own: pd.DataFrame) -> PhaseCurve | None:
-    """The highest row of each checkpoint, or their mean; errors come from the same statistic on each replicate."""
+    """The highest or the mean of each checkpoint's rows; errors come from the same statistic on each replicate."""
     reduce: Callable = np.mean if curves.mean else np.max
     steps, values, errors = list[int](), list[float](), list[float]()
     for update, rows in own.dropna(subset=["value"]).groupby("update"):

@@ -27,14 +27,14 @@ PHASES = TableSchema(
     name="phases",
     version=2,
     description="Curves over training: their levels at both ends, when a tenth, a half and nine tenths of the change "
-    "were done, and whether it was abrupt. No time is more exact than the checkpoints around it. Errors are those of "
-    "the choice of sentences.",
+    "were done, and whether the change was abrupt. No time is more exact than the checkpoints around it. Errors come "
+    "from the choice of sentences.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         *KEYS,
-        Column("table", "string", "", "where the curve is from"),
-        Column("curve", "string", "", "what it is of"),
+        Column("table", "string", "", "table that the curve comes from"),
+        Column("curve", "string", "", "what the curve shows"),
         Column("first", "float64", "of the curve", "mean of the first three points"),
         Column("last", "float64", "of the curve", "mean of the last three"),
         *(
@@ -42,18 +42,18 @@ PHASES = TableSchema(
             for time in _TIMES
             for side, description in (
                 ("", f"update at which {time[1:]} % of the change is done; NaN: no change"),
-                ("_before", "the checkpoint before it"),
-                ("_after", "the checkpoint at or after it; inf: none"),
+                ("_before", "the last checkpoint before that update"),
+                ("_after", "the first checkpoint at or after that update; inf: none"),
             )
         ),
         Column("t50_tokens", "float64", "tokens", "tokens that the loss had seen at t50"),
-        Column("width", "float64", "doublings", "from 10 to 90 % of the fitted logistic"),
-        Column("share", "float64", "", "the same as a share of the training"),
+        Column("width", "float64", "doublings", "doublings from 10 to 90 % of the fitted logistic"),
+        Column("share", "float64", "", "updates from 10 to 90 %, as a share of the training"),
         Column(
             "verdict",
             "string",
             "",
-            "abrupt, gradual, unresolved (too few checkpoints around it), unfinished, started before, no "
+            "abrupt, gradual, unresolved (too few checkpoints around the change), unfinished, started before, no "
             "change, or goes and returns, which has no t10, t50 and t90",
         ),
         Column("delta_bic", "float64", "", "BIC by which the logistic beats the gradual curves"),
@@ -61,7 +61,7 @@ PHASES = TableSchema(
             "at_warm_up",
             "bool",
             "",
-            "t50 lies within half a doubling of the end of the warm-up: it may follow the learning rate",
+            "t50 lies within half a doubling of the end of the warm-up: the change may follow the learning rate",
         ),
         *(
             Column(f"{name}{side}", "float64", "updates", description.format(what))
@@ -71,16 +71,16 @@ PHASES = TableSchema(
                 ("back", "at which half of the way back is done"),
             )
             for side, description in (
-                ("", "update {}; NaN: it does not return"),
+                ("", "update {}; NaN: the curve does not return"),
                 ("_before", "the checkpoint before that {}"),
                 ("_after", "the checkpoint after that {}"),
             )
         ),
-        Column("extremum", "float64", "of the curve", "mean of the three points there"),
+        Column("extremum", "float64", "of the curve", "mean of the three points around the extremum"),
     ),
 )
-_ENDS = 3  # points of a level, and of an extremum
-_CLEAR = 4.0  # standard errors beyond both ends: the maximum of about twenty points is tested
+_ENDS = 3  # points averaged for a level or an extremum
+_CLEAR = 4.0  # standard errors beyond both ends, because the maximum of about twenty points is tested
 _SHARE = 0.25  # share of the change from end to end that a mere overshoot does not exceed
 
 
@@ -120,7 +120,7 @@ class Turning:
     """The extremum of a curve that goes and returns, and the half-way times out and back."""
 
     turn: Crossing  # update of the extremum, with the neighbouring checkpoints
-    value: float  # mean of the three points around it
+    value: float  # mean of the three points around the extremum
     out: Crossing  # update at half of the way out
     back: Crossing  # update at half of the way back
 
@@ -146,8 +146,8 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
 
     In simulated curves (5,000 updates, errors of .03 to .08 of the change, 200 draws each), seven kinds of monotone
     curves and flat ones had no turning point, except a straight line in t in one of 200 draws. At the default schedule,
-    humps as high as the change were found in all draws, and humps half as high in .95 to 1 of them; with 12 checkpoints
-    in .57 to .72 and .1 to .27. Add checkpoints if a curve seems to return.
+    humps as high as the change were found in all draws, and humps half as high in .95 to 1 of them; with 12
+    checkpoints, these shares were .57 to .72 and .1 to .27. Add checkpoints if a curve seems to return.
 
     Args:
         steps: Ascending, at least eight after step 0, which counts only for the first level.
@@ -165,7 +165,7 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
     sign, place = np.unravel_index(beyond.argmax(), beyond.shape)
     spread = np.sqrt((error[place : place + _ENDS] ** 2).sum() + (error[-_ENDS:] ** 2).sum()) / _ENDS
     least = max(_CLEAR * spread, _SHARE * abs(ends[1] - ends[0]), minimum)
-    middle = int(place) + 1  # of the three points
+    middle = int(place) + 1  # index of the middle one of the three points
     if beyond[sign, place] <= least or not _ENDS <= middle < len(t) - _ENDS:
         return None
     top, way = float(means[place]), 1 - 2 * int(sign)
@@ -178,7 +178,7 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
 
 
 def _half(t: Float[np.ndarray, " step"], gone: Float[np.ndarray, " step"], whole: float) -> Crossing:
-    """The time at half of the way; before the first of these checkpoints only a bound is known."""
+    """The time at half of the way; only a bound is known if it lies before the first of these checkpoints."""
     from sklearn.isotonic import IsotonicRegression  # slow to import
 
     risen = IsotonicRegression().fit_transform(np.log2(t), gone) / whole
@@ -211,19 +211,19 @@ PHASES_OVER_SEEDS = TableSchema(
         Column("architecture", "string", "", "of the models"),
         Column("start", "string", "", "what their training began from; empty: random"),
         Column("update", "int64", "updates", "-1: over the whole training"),
-        Column("table", "string", "", "where the curve is from"),
-        Column("curve", "string", "", "what it is of"),
+        Column("table", "string", "", "table that the curve comes from"),
+        Column("curve", "string", "", "what the curve shows"),
         Column("seeds", "int64", "seeds", "seeds that have the curve"),
         Column("changed", "int64", "seeds", "seeds whose change begins and ends in the training"),
         Column("abrupt", "int64", "seeds", "seeds whose change is abrupt"),
-        Column("verdict", "string", "", "the verdict of all seeds; mixed: they differ; unknown: fewer than three"),
+        Column("verdict", "string", "", "verdict of all seeds; mixed: they differ; unknown: fewer than three seeds"),
         *(
             Column(f"{name}{part}", "float64", unit, description.format(what))
             for name, unit, what in (
                 *((time, "updates", f"update at which {time[1:]} % of the change is done") for time in _TIMES),
                 ("t50_tokens", "tokens", "tokens that the loss had seen at t50"),
                 ("width", "doublings", "doublings from 10 to 90 % of the fitted logistic"),
-                ("share", "", "the same as a share of the training"),
+                ("share", "", "updates from 10 to 90 %, as a share of the training"),
             )
             for part, description in (
                 ("", "{}: median of the seeds with a time"),
@@ -232,15 +232,15 @@ PHASES_OVER_SEEDS = TableSchema(
             )
         ),
         Column("t50_mean", "float64", "updates", "geometric mean of t50 over seeds"),
-        Column("t50_low", "float64", "updates", "lower end of its 95 % interval over seeds"),
-        Column("t50_high", "float64", "updates", "its upper end; NaN below three seeds"),
+        Column("t50_low", "float64", "updates", "lower end of the 95 % interval of t50_mean over seeds"),
+        Column("t50_high", "float64", "updates", "upper end of this interval; NaN below three seeds"),
         Column("at_warm_up", "int64", "seeds", "seeds whose t50 lies at the end of the warm-up"),
     ),
 )
 
 
 def phases_over_seeds(phases: pd.DataFrame) -> pd.DataFrame:
-    """`PHASES_OVER_SEEDS` from the table `phases` of several models; none for models that share objective and seed.
+    """`PHASES_OVER_SEEDS` from the table `phases` of several models, but not if two share objective and seed.
 
     The interval of the mean time is Student's, on the logarithms of the seeds' times. With three seeds it is wide.
     """

@@ -38,12 +38,12 @@ class StoredFile:
 class AbstractPlace(ABC):
     """Location of one checkpoint's files."""
 
-    commit: str = ""  # of a repository
+    commit: str = ""  # hash of the commit in a repository; "": a folder
 
     @property
     @abstractmethod
     def revision(self) -> str:
-        """Its name on the hub; "" for a folder."""
+        """The checkpoint's name on the hub; "" for a folder."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class AbstractPlace(ABC):
 
     @abstractmethod
     def weight_files(self) -> tuple[StoredFile, ...]:
-        """Its weight files with their checksums, without a download; () if there are none."""
+        """The weight files with their checksums, without a download; () if there are none."""
 
     @abstractmethod
     def identity(self) -> str:
@@ -99,8 +99,8 @@ class HubPlace(AbstractPlace):
     repository: str
     commit: str
     listed: tuple[StoredFile, ...]  # as listed by the hub
-    beside: tuple[StoredFile, ...] = ()  # of `BESIDE`
-    branch: str = ""  # its name in the cache
+    beside: tuple[StoredFile, ...] = ()  # files named in `BESIDE`
+    branch: str = ""  # name of the revision in the cache
 
     @property
     def revision(self) -> str:
@@ -121,7 +121,7 @@ class HubPlace(AbstractPlace):
         return _Fetched(self, keep, _FETCHED)
 
     def state(self) -> TrainerState:
-        """The record of its training, fetched on demand."""
+        """The record of the checkpoint's training, fetched on demand."""
         with _Fetched(self, False, (TRAINER_STATE,)) as folder:
             return trainer_state(folder)
 
@@ -202,7 +202,7 @@ class _Before:
 
     @classmethod
     def leave(cls, snapshots: Path) -> bool:
-        """Whether that was the last open revision."""
+        """Close a revision; return whether it was the last open one."""
         with cls._lock:
             count, blobs = cls._open.pop(snapshots)
             if count > 1:
@@ -245,7 +245,7 @@ def _files(folder: Path) -> set[Path]:
 class Ahead:
     """Provides the folders of places in order; the next one to be fetched is fetched in the background.
 
-    At most two exist at a time: leave `opened` before requesting the next. Close it at the end.
+    At most two folders exist at a time: leave `opened` before requesting the next one. Close the object at the end.
     """
 
     def __init__(self, keep: bool = False) -> None:
@@ -254,7 +254,7 @@ class Ahead:
         self._next: tuple[AbstractPlace, AbstractContextManager[Path], Future[Path]] | None = None
 
     def expect(self, places: Sequence[AbstractPlace]) -> None:
-        """Announces the places that will be opened, in this order."""
+        """Announce the places that will be opened, in this order."""
         self._waiting = list(places)
 
     @contextmanager
@@ -271,7 +271,7 @@ class Ahead:
             opened.__exit__(None, None, None)
 
     def close(self) -> None:
-        """Removes fetched files that were never used."""
+        """Remove fetched files that were never used."""
         if self._next:
             _, opened, folder = self._next
             self._next = None

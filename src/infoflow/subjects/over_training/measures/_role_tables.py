@@ -31,26 +31,26 @@ HEAD_ROLE_EVENTS = TableSchema(
     name="head_role_events",
     version=2,
     description="Heads that take on or lose a role. A birth is the first of two consecutive checkpoints at which a "
-    "head holds it, a death the first of two at which it does not; roles held before training are `initial`. The roles "
-    "are those of head_roles: they depend on thresholds, and at every checkpoint they are tested on other sentences "
-    "than those they are chosen on. The rank correlations of role_turnover have no thresholds.",
+    "head holds it, a death the first of two at which the head does not; roles held before training are `initial`. "
+    "The roles are those of head_roles: they depend on thresholds, and at every checkpoint heads are chosen on some "
+    "sentences and tested on others. The rank correlations of role_turnover have no thresholds.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         *KEYS,
         *_HEAD_PLACE,
         Column("event", "string", "", "initial, birth or death"),
-        Column("before", "int64", "updates", "the last checkpoint before it"),
-        Column("after", "int64", "updates", "the first checkpoint after it"),
-        Column("open", "bool", "", "only the last checkpoint shows it"),
+        Column("before", "int64", "updates", "the last checkpoint before the event"),
+        Column("after", "int64", "updates", "the first checkpoint after the event"),
+        Column("open", "bool", "", "whether only the last checkpoint shows the event"),
         Column("flickers", "int64", "", "changes of this head that do not count as events"),
     ),
 )
 ROLE_TURNOVER = TableSchema(
     name="role_turnover",
     version=2,
-    description="The heads that hold a role at each checkpoint: how many, and how many of them are the same as at the "
-    "previous and at the last checkpoint; the control is the overlap of two random sets of those sizes.",
+    description="The heads that hold a role at each checkpoint: how many there are, and how far they are the same as "
+    "at the previous and at the last checkpoint; the control is the overlap of two random sets of those sizes.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
@@ -62,15 +62,15 @@ ROLE_TURNOVER = TableSchema(
             "by_chance",
             "float64",
             "heads",
-            "how many of them hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
+            "how many of these heads hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
         ),
-        Column("heads", "int64", "heads", "heads that could hold it"),
+        Column("heads", "int64", "heads", "heads that could hold the role"),
         Column("jaccard_previous", "float64", "1", "overlap with the previous checkpoint; NaN: none"),
         Column("expected_previous", "float64", "1", "overlap of random sets of these sizes"),
         Column("jaccard_final", "float64", "1", "overlap with the last checkpoint"),
         Column("expected", "float64", "1", "overlap of random sets of these sizes"),
-        Column("rank_previous", "float64", "1", "Spearman correlation of all heads' scores"),
-        Column("rank_final", "float64", "1", "the same with the last checkpoint"),
+        Column("rank_previous", "float64", "1", "Spearman correlation of all heads' scores with the previous ones"),
+        Column("rank_final", "float64", "1", "Spearman correlation of all heads' scores with the last ones"),
     ),
 )
 
@@ -167,8 +167,8 @@ def _rank(one: np.ndarray, other: np.ndarray) -> float:
 
 # How many heads could be removed at each checkpoint, and whether they are the same ones.
 
-_LEAST_GAIN = 0.05  # nats over unigrams: an untrained model loses nothing with its heads
-_ALLOWED = 0.1  # of the gain
+_LEAST_GAIN = 0.05  # nats over unigrams: an untrained model loses nothing without its heads
+_ALLOWED = 0.1  # share of the gain that may be lost
 _RECIPE = ["objective", "variant", "architecture", "start"]
 _HEAD = ["stack", "kind", "layer", "head"]
 _ORDERS = ("importance", "random")
@@ -176,7 +176,7 @@ _ORDERS = ("importance", "random")
 PRUNABLE_BY_UPDATE = TableSchema(
     name="prunable_by_update",
     description="Largest share of heads that can be ablated in one order while 90 % of the model's gain over unigrams "
-    "stays, at the first checkpoint at which all seeds gain .05 nats and at the eighths of the training after it.",
+    "is kept, at the first checkpoint at which all seeds gain .05 nats and at the eighths of the training after it.",
     over_training=True,
     made_by='a plan with a schedule in [checkpoints] and heavy = ["head_pruning_curve"] makes it',
     columns=(
@@ -190,10 +190,10 @@ PRUNABLE_BY_UPDATE = TableSchema(
             "mask_previous",
             "float64",
             "share",
-            "of the heads in the less important half, those that were not in it at the row before; NaN: no "
-            "such row, another order, or importances were not measured",
+            "share of the heads in the less important half that were not in it at the previous row; NaN: no such row, "
+            "another order, or importances were not measured",
         ),
-        Column("mask_final", "float64", "share", "the same against the last row"),
+        Column("mask_final", "float64", "share", "share of the less important half that is not in it at the last row"),
     ),
 )
 
@@ -214,7 +214,7 @@ def prunable_by_update(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def _rows(
     curves: pd.DataFrame, unigrams: Mapping[tuple[str, int], float], importance: pd.DataFrame | None
 ) -> Iterator[dict[str, Any]]:
-    """All seeds of one objective, at the same updates."""
+    """The rows of all seeds of one objective, at the same updates."""
     updates = _updates(curves, unigrams)
     for model, own in curves.groupby("model", sort=False):
         masks = _masks(importance, str(model), updates)
@@ -269,7 +269,7 @@ _NO_MASK = {"mask_previous": float("nan"), "mask_final": float("nan")}
 
 
 def _masks(importance: pd.DataFrame | None, model: str, updates: list[int]) -> dict[int, dict[str, float]]:
-    """For each update, how much the less important half of the heads differs from that at other updates."""
+    """For each update, how much the less important half of the heads differs from that at the previous and last one."""
     halves: dict[int, set] = {}
     if importance is not None:
         own = importance[(importance["model"] == model) & (importance["convention"] == "paper")]

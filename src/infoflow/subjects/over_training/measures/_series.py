@@ -28,7 +28,7 @@ MAIN = "main"
 class SuiteCheckpoint:
     """One checkpoint: its location and its metadata."""
 
-    name: str  # of its folder or its revision
+    name: str  # name of its folder or revision
     update: int
     place: AbstractPlace
     tokens: float = math.nan
@@ -49,7 +49,7 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CheckpointSeries:
-    """Checkpoints of one training by ascending update; two may claim the same one."""
+    """Checkpoints of one training by ascending update; two may claim the same update."""
 
     name: str
     checkpoints: tuple[SuiteCheckpoint, ...]
@@ -59,7 +59,7 @@ class CheckpointSeries:
 
     @property
     def updates(self) -> int:
-        """Number of updates of the whole training: as recorded, from its suite, or else that of the last checkpoint."""
+        """Number of updates of the whole training: as recorded, from its suite, or else the last checkpoint's."""
         reported = [one.state.updates for one in self.checkpoints if one.state.updates]
         last = max(one.update for one in self.checkpoints)
         known = max([*reported, *(self.suite.steps if self.suite else ())], default=last)
@@ -68,7 +68,7 @@ class CheckpointSeries:
 
 def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, state: TrainerState,
                   suite: PublicSuite | None, by_hand: Mapping[str, int]) -> SuiteCheckpoint | None:  # fmt: skip
-    """The checkpoint at the recorded update, else at that of its name; None if there is neither.
+    """The checkpoint at the recorded update, else at the one in its name; None if there is neither.
 
     Its tokens are those counted in training, else those in the name, else updates times the suite's tokens per update
     if known; never guessed.
@@ -121,7 +121,7 @@ def _one_axis(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]], stages: S
 
 
 def chosen(checkpoints: Iterable[SuiteCheckpoint], choice: str, source: str) -> list[SuiteCheckpoint]:
-    """The checkpoints selected by `all`, `log:K` or `A..B`, by update; two of one update stay together."""
+    """The checkpoints selected by `all`, `log:K` or `A..B`, by update; two checkpoints of one update stay together."""
     ordered = sorted(checkpoints, key=lambda one: (one.update, one.name))
     if choice in ("", "all"):
         return ordered
@@ -193,7 +193,7 @@ def _homes(folder: Path) -> dict[str, Path]:
 
 
 def _of_run(run: Path) -> dict[str, Path]:
-    """The checkpoints of a study's models: their training folders, by published name."""
+    """The training folders with the checkpoints of a study's models, by the models' published names."""
     published = {
         _digests(path.parent): str(path.parent.relative_to(run / "models"))
         for path in sorted((run / "models").rglob(_CONFIG), reverse=True)
@@ -284,7 +284,7 @@ def _series(
 def _changed(path: Path, files: Mapping[str, str]) -> str:
     """How a checkpoint differs from what its training wrote; "" if its weights and configuration do not."""
     if not path.is_dir():
-        return "its training kept it, and it is gone"
+        return "its training saved it, but it no longer exists"
     found = {file.name: file.sha256 for file in FolderPlace(path).weight_files()}
     found |= {_CONFIG: file_digest(path / _CONFIG)} if (path / _CONFIG).is_file() else {}
     for name, written in files.items():

@@ -78,7 +78,7 @@ def loss_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _off(live: Sequence[WeighedCheckpoint], place: int) -> float:
-    """How far the loss lies outside the fit of the others on its two sides; 0: between them."""
+    """How far the loss lies outside the fit of the other losses on its two sides; 0 if it lies between them."""
     from sklearn.isotonic import IsotonicRegression  # slow to import
 
     others = [one.loss for at, one in enumerate(live) if at != place]
@@ -95,7 +95,7 @@ def same_weights(series: Sequence[WeighedCheckpoint]) -> dict[str, int]:
 
 
 def _groups(series: Sequence[WeighedCheckpoint]) -> list[list[WeighedCheckpoint]]:
-    """Groups of at least two with the same weights."""
+    """Groups of at least two checkpoints with the same weights."""
     found: dict[str, list[WeighedCheckpoint]] = {}
     for one in series:
         key = one.weight.digest if one.weight else "/".join(file.sha256 for file in one.files)
@@ -148,8 +148,8 @@ def _shards(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 def _owner(group: Sequence[WeighedCheckpoint], series: Sequence[WeighedCheckpoint]) -> WeighedCheckpoint | None:
     """The owner of the weights: the checkpoint that lies best on the path between its neighbours, if any.
 
-    Else the last or the first checkpoint of a series, which has no neighbour on one side; else, among neighbours, the
-    first one. None: no owner.
+    Otherwise the last or the first checkpoint of the series, which has no neighbour on one side; otherwise the first of
+    the group, if the group is a run of neighbours. None: no owner.
     """
     names = {one.name for one in group}
     measurable = alike(series)
@@ -182,7 +182,7 @@ def content_checks(series: Sequence[WeighedCheckpoint], missing: Sequence[CheckR
 
 
 def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K7: not finite; or a constant, unless most checkpoints or the initialisation have it too."""
+    """K7: tensors that are not finite, or constant (only a note at step 0, or if most checkpoints share it)."""
     rows, usual = [], Counter(name for one in series for name in _tensors(one).constant)
     for one in series:
         if names := _tensors(one).not_finite:
@@ -191,7 +191,7 @@ def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
         for name in _tensors(one).constant:
             own = 2 * usual[name] > len(series)
             if own and one is not series[0]:
-                continue  # reported once
+                continue  # it is reported only once
             level = "note" if own or one.update == 0 else "error"
             text = f"all values of {name} in {one.name} are the same{'' if level == 'note' else ': left out'}"
             rows.append(row(one, "K7", level, text))
@@ -199,7 +199,7 @@ def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _configurations(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K8: a configuration entry or tokenizer that differs from most others."""
+    """K8: a configuration entry or tokenizer that differs from most other checkpoints."""
     if not series:
         return []
     rows = []
@@ -242,7 +242,7 @@ def _padding_only(one: WeighedCheckpoint, other: WeighedCheckpoint) -> bool:
 
 
 def _keys(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K9: tensors that most others have, or lack. Missing ones are not initialised at random."""
+    """K9: tensors that most other checkpoints have, or lack. Missing ones are not initialised at random."""
     if not series:
         return []
     sets = {one.name: frozenset(_tensors(one).shapes) for one in series}
@@ -278,7 +278,7 @@ def _steps(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _usual(values: Sequence[Any]) -> Any:
-    """The most frequent value; the first one wins ties."""
+    """The most frequent value; in ties, the first one."""
     return Counter(values).most_common(1)[0][0] if values else None
 
 

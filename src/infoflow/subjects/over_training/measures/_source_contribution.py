@@ -63,11 +63,11 @@ def fuzzy_reordering(ranks: ArrayLike) -> Reordering:
 
 
 def source_share(source: ArrayLike, prefix: ArrayLike) -> tuple[float, float]:
-    r"""Share of the relevance on the source, and the entropy of its distribution over source tokens, in nats.
+    r"""Share of the relevance on the source, and the entropy of this relevance over source tokens, in nats.
 
     $$ \frac{\sum_{src} r}{\sum_{src} r + \sum_{prefix} r}, \qquad -\sum_{src} p \ln p, \quad p = r / \sum_{src} r $$
 
-    ([@voita2021]). NaN without relevance.
+    NaN without relevance. Source: [@voita2021].
 
     Args:
         source: Relevance of each source token, (token,), or of its dimensions, (token, width): then r is the sum of
@@ -113,21 +113,21 @@ SOURCE_CONTRIBUTION = TableSchema(
             "position",
             "int64",
             "tokens",
-            "step of the decoder, from 0, which sees the start symbol alone; -1: mean over those from 1",
+            "step of the decoder, from 0, which sees the start symbol alone; -1: mean over steps from 1",
         ),
         Column(
             "measure",
             "string",
             "",
-            "share: of the source; entropy: of the relevance over source tokens; prefix_entropy: over the "
-            "tokens read so far, including the start symbol",
+            "share: relevance on the source; entropy: of the relevance over source tokens; prefix_entropy: the same "
+            "over the target tokens read so far, including the start symbol",
         ),
-        Column("source_length", "int64", "tokens", "of each of the sentences"),
-        Column("target_length", "int64", "tokens", "decoder steps of each of them"),
+        Column("source_length", "int64", "tokens", "source tokens of each sentence"),
+        Column("target_length", "int64", "tokens", "decoder steps of each sentence"),
         *estimate_columns(
             "share of 1 (share), nats",
             "the measure, mean over predictions",
-            "if every token had the same relevance",
+            "the measure if every token had the same relevance",
             "predictions",
         ),
     ),
@@ -161,7 +161,7 @@ class SourceContribution(Intervention):
 
     def refusal(self, model: Model) -> str | None:
         if model.task != "seq2seq":
-            return f"it has no source beside its text: it is a {model.task} model"
+            return f"it has no source besides its text: it is a {model.task} model"
         return model.anatomy.beside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
@@ -178,7 +178,7 @@ class SourceContribution(Intervention):
         return pd.DataFrame(frames, columns=self.table.column_names)
 
     def _choose(self, reader: Reader) -> list[int]:
-        """Sentences with the most common pair of lengths; the longer one wins ties."""
+        """Sentences with the most common pair of lengths; in ties, with the longer pair."""
         if not reader.has_target:
             raise NothingToRead(f"{reader.model.name} has nothing to predict: {reader.no_target}.")
         rows = SentenceScorer(reader).choose(_LOOKED_AT, "source-contribution").tolist()
@@ -192,7 +192,7 @@ class SourceContribution(Intervention):
         return [row for row in rows if lengths[row] == best][: self.sentences]
 
     def _relevances(self, reader: Reader, row: int, rule: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """For each decoder step: its number, the relevance of source tokens, and of the prefix."""
+        """For each decoder step: its number, the relevance of the source tokens, and that of the prefix tokens."""
         streams = reader.padded(np.array([row])).streams
         source, target = streams[reader.source_stack], streams["decoder"]
         batch = {

@@ -39,7 +39,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Revision:
-    name: str  # of the branch or tag, or the repository's own name among several
+    name: str  # name of the branch or tag, or of the repository if there are several
     place: HubPlace | None  # None: missing
     state: TrainerState = TrainerState()  # noqa: RUF009 (frozen)
 
@@ -113,7 +113,7 @@ def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, 
 def _readable(
     wanted: Sequence[str], steps: Mapping[str, int], repository: str
 ) -> tuple[list[CheckpointName], list[str]]:
-    """The branches of a repository whose names have a step, and a note on the others."""
+    """The branches of a repository whose names have a step, and a note on the other branches."""
     odd = [name for name in wanted if name not in steps and checkpoint_name(name) is None]
     if len(odd) == len(wanted):
         checkpoint_names(wanted, steps, repository)  # reports them
@@ -128,7 +128,7 @@ def _readable(
 
 
 def _preselected(names: list[CheckpointName], choice: str, repository: str) -> list[CheckpointName]:
-    """Selected by the steps of the names, before any revision's files are requested."""
+    """Select names by their steps, before any revision's files are requested."""
     if len({name.stage for name in names}) > 1:
         return names
     stand_ins = {
@@ -152,7 +152,7 @@ def _checkpoint(
 def _main(
     listed: "_Listing", revisions: Mapping[str, _Revision], steps: Mapping[str, int]
 ) -> list[SuiteCheckpoint | None]:
-    """[] if `main` is one of the revisions, or missing; [None] if its step is unknown."""
+    """The checkpoint `main`; [] if it is missing or one of the revisions, [None] if its step is unknown."""
     main = listed.revision(MAIN)
     if main.place is None or any(
         each.place is not None and (each.place.commit == main.place.commit or each.place.listed == main.place.listed)
@@ -164,13 +164,13 @@ def _main(
 
 
 def _doubtful(suite: PublicSuite | None, repository: str, names: Iterable[str]) -> list[str]:
-    """A note on revisions that others have found faulty; they are tested like all others."""
+    """A note on revisions that other people have found faulty; infoflow checks them like all others."""
     affected = [name for name in names if suite is not None and name in suite.doubtful.get(repository, ())]
     if suite is None or not affected:
         return []
     return [
         f"{len(affected)} of these revisions of {repository} are reported to hold other weights than their names say "
-        f"({suite.source}). They are checked as all others are."
+        f"({suite.source}). They are checked like all others."
     ]
 
 
@@ -245,7 +245,7 @@ def _listing(repository: str, required: bool = True) -> _Listing:
 
 
 def _cached_commits(repository: str) -> dict[str, str]:
-    """Names of the cache's revisions: known names of commits, and the commits themselves."""
+    """The cached commits by revision: the names known for commits, and the commits themselves."""
     from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 

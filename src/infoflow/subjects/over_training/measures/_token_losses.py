@@ -77,7 +77,7 @@ class ScoredTokens:
 
     log_chances: Float[Tensor, "N V"]  # float32
     labels: Int[np.ndarray, " N"]
-    positions: Int[np.ndarray, " N"]  # of the predicted token among its sentence's ordinary tokens, from 1
+    positions: Int[np.ndarray, " N"]  # position of the predicted token among its sentence's ordinary tokens, from 1
     before: Int[np.ndarray, "N back"]  # visible tokens before it, nearest first; −1: none, or not visible
     after: Int[np.ndarray, " N"]  # the visible token after it (masked LM)
     sentences: Int[np.ndarray, " N"]  # row of the sentence in the batch
@@ -144,12 +144,12 @@ class TokenLosses:
     """Predicted tokens of the chosen sentences."""
 
     losses: Float[np.ndarray, " N"]  # nats
-    unigram: Float[np.ndarray, " N"]  # of the same tokens, from their frequency in the counted corpus
+    unigram: Float[np.ndarray, " N"]  # nats, of the same tokens by their frequency in the counted corpus
     labels: Int[np.ndarray, " N"]
-    positions: Int[np.ndarray, " N"]  # among the sentence's ordinary tokens, from 1
+    positions: Int[np.ndarray, " N"]  # position among the sentence's ordinary tokens, from 1
     lengths: Int[np.ndarray, " N"]  # the last predicted position of the sentence
     blocks: Int[np.ndarray, " N"]
-    types: int  # that the model can predict
+    types: int  # number of types that the model can predict
 
 
 _TOKEN_LOSSES_HELD: WeakKeyDictionary[Reader, dict[Any, TokenLosses]] = WeakKeyDictionary()
@@ -201,7 +201,7 @@ def _joined(parts: list[TokenLosses]) -> TokenLosses:
     return TokenLosses(**joined, types=parts[0].types if parts else 0)
 
 
-# Shared parts of measures of single tokens' losses: the sentences, one pass for all, models without a loss.
+# What all measures of single tokens' losses share: the sentences, one pass of the model, models without a loss.
 
 SENTENCES = 2000
 

@@ -54,7 +54,7 @@ TRANSLATION_STAGES = TableSchema(
             "nats per token (lm_score), percent (bleu, chrf), a share of 1 else",
             "the measure",
             "lm_score: tokens drawn by their frequency alone in place of the output; frs_a, frs_b, tau_share: the same "
-            "words in random order; degenerate: of the references; else: the output of another sentence",
+            "words in random order; degenerate: share of such references; else: the output of another sentence",
             "sentences (bleu, chrf, degenerate, frs_a, frs_b, tau_share), tokens (lm_score), words else",
         ),
     ),
@@ -66,7 +66,7 @@ class _Lexicon:
     """Statistics learned from the training pairs once, for all checkpoints."""
 
     aligner: WordAligner
-    ranks: dict[str, int]  # of target words, from 1
+    ranks: dict[str, int]  # frequency rank of each target word, from 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -199,7 +199,7 @@ def log_scores(
 
 
 def _ratio(sums: Float[np.ndarray, "2 block"]) -> Float[np.ndarray, " row"]:
-    """The ratio of both sums: the estimate, then its bootstrap replicates."""
+    """The ratio of the two sums: the estimate, then its bootstrap replicates."""
     weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
     with np.errstate(invalid="ignore", divide="ignore"):
         return (weights_RK @ sums[0]) / (weights_RK @ sums[1])

@@ -26,19 +26,19 @@ CHECKPOINT_CHECKS = TableSchema(
     "other tables unless requested.",
     over_training=True,
     columns=(
-        Column("name", "string", "", "of the checkpoint: its folder or revision"),
+        Column("name", "string", "", "name of the checkpoint: its folder or revision"),
         Column(
             "check",
             "string",
             "",
-            "K1 equal weights, K2 equal shards, K3 far from both neighbours, K4 nearer to the start than "
-            "the one before, K5 no descendant of step 0, K6 loss off its decreasing fit, K7 non-finite or only equal "
+            "K1 equal weights, K2 equal shards, K3 far from both neighbours, K4 nearer to the start than the "
+            "preceding one, K5 no descendant of step 0, K6 loss off its decreasing fit, K7 non-finite or only equal "
             "numbers, K8 another configuration or tokenizer, K9 missing or unexpected tensors, K10 precision, "
             "K11 another step than its name says, K12 missing, or norms that jump",
         ),
         Column("level", "string", "", "note, warning or error"),
         Column("value", "float64", "as the check", "measured value; NaN: no number"),
-        Column("limit", "float64", "as the check", "limit from which it is an anomaly; NaN: none"),
+        Column("limit", "float64", "as the check", "limit from which the value is an anomaly; NaN: none"),
         Column("other_step", "int64", "updates", "update of the other checkpoint that the message is about; -1: none"),
         Column("message", "string", "", "for people"),
     ),
@@ -82,7 +82,7 @@ class SeriesChecks:
     """Results of all checks of a series."""
 
     rows: tuple[CheckRow, ...]
-    same_as: dict[str, int]  # checkpoints with the weights of an earlier one: its update
+    same_as: dict[str, int]  # by checkpoint, the update of an earlier one with the same weights
 
     @property
     def suspects(self) -> tuple[str, ...]:
@@ -116,15 +116,15 @@ def without(series: Sequence[WeighedCheckpoint], rows: Sequence[CheckRow]) -> li
 
 # Checks of the path that weights take through training: K3 to K5, K10 and the norms of K12.
 
-FAR, OFF = 3.0, 2.0  # for K3: measured 1.05 to 1.41 in a clean run, 8.0 for another seed's, 3.6 for the final one
-_FALL = 0.02  # of K4
-_EARLY, _COSINE, _APART = 0.01, 0.5, 0.99  # of K5
-_JUMP = 1.5  # of K12
+FAR, OFF = 3.0, 2.0  # for K3: r was 1.05 to 1.41 in a clean run, 8.0 for another seed's weights, 3.6 for the last
+_FALL = 0.02  # limit of K4
+_EARLY, _COSINE, _APART = 0.01, 0.5, 0.99  # limits of K5
+_JUMP = 1.5  # limit of K12
 _ROUNDING = {"bfloat16": 1.66e-3, "float16": 2.1e-4}  # relative change of the norm by rounding, measured
 
 
 def alike(series: Sequence[WeighedCheckpoint]) -> list[WeighedCheckpoint]:
-    """Checkpoints whose matrices have the most frequent shapes: only these have a distance."""
+    """Checkpoints whose matrices have the most frequent shapes; only between these are there distances."""
     layouts = {one.name: _layout(one) for one in series if one.weight is not None and not one.weight.tensors.not_finite}
     if not layouts:
         return []
@@ -138,7 +138,7 @@ def ratio(before: WeighedCheckpoint, one: WeighedCheckpoint, after: WeighedCheck
 
 
 def outliers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K3: first the checkpoint farthest from both neighbours, then further ones with that one left out."""
+    """K3: the checkpoint farthest from both neighbours, then further checkpoints with that one left out."""
     rows, live = [], alike(series)
     while len(live) > 2:
         ratios = _ratios(live)
@@ -151,7 +151,7 @@ def outliers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     for place, found in enumerate(_ratios(live)):
         if found > OFF:
             one = live[place + 1]
-            text = f"{one.name} lies off the way between its neighbours (r = {found:.1f})"
+            text = f"{one.name} lies off the path between its neighbours (r = {found:.1f})"
             rows.append(row(one, "K3", "note", text, value=float(found), limit=OFF, other=live[place]))
     return rows
 
@@ -194,7 +194,7 @@ def _falls(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list
 
 
 def _strangers(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K5. If no checkpoint descends from step 0, that one is the outlier."""
+    """K5: checkpoints that do not descend from step 0; if no checkpoint does, step 0 itself is the outlier."""
     norm, found = _norm(start), {}
     for place, one in enumerate(later):
         own, product = _norm(one), float(start.sketch.astype(np.float64) @ one.sketch.astype(np.float64))
@@ -215,7 +215,7 @@ def _strangers(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> 
 
 
 def _precision(live: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K10: stored in another precision than most; or changed by less than rounding does."""
+    """K10: weights stored in another precision than most, or changed by less than rounding changes them."""
     dtypes = {one.name: one.weight.dtype for one in live if one.weight}
     if not dtypes:
         return []
@@ -261,8 +261,8 @@ def triangle_ratios(points: ArrayLike) -> Float[np.ndarray, " inner"]:
     r"""\(r_i = (d_{i-1,i} + d_{i,i+1}) / d_{i-1,i+1}\) for every checkpoint between two others.
 
     1 on a straight path, \(\sqrt 2\) if equal steps are orthogonal, 2 for noise around one point; a checkpoint of
-    another run has 8 (measured: causal LM, 3 layers, width 64). Infinite if the neighbours are equal and it differs,
-    NaN if all three are equal.
+    another run has 8 (measured: causal LM, 3 layers, width 64). Infinite if only the neighbours are equal, NaN if all
+    three are equal.
 
     Args:
         points: (checkpoint, weight), at least three, in order.

@@ -21,7 +21,7 @@ SKETCHED = 1 << 20
 """Weights in a sketch.
 
 For a larger model this many are sampled, the same ones at each checkpoint: a distance is then off by about a third of a
-percent (a million draws of squares whose kurtosis is 50), while K4 reacts to two.
+percent (a million draws of squares whose kurtosis is 50), while K4 reacts to two percent.
 """
 
 _BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
@@ -40,7 +40,7 @@ class Tensors:
 
     shapes: dict[str, list[int]] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
-    norms: dict[str, float] = field(default_factory=dict)  # of matrices
+    norms: dict[str, float] = field(default_factory=dict)  # only of matrices
     not_finite: list[str] = field(default_factory=list)
     constant: list[str] = field(default_factory=list)  # matrices of one value, such as 0
 
@@ -49,7 +49,7 @@ class Tensors:
 class Weight:
     """Summary of a checkpoint: everything that the checks need, except its sketch."""
 
-    digest: str  # of all tensors: equal for equal weights in any storage
+    digest: str  # digest of all tensors, equal for equal weights in any storage
     tensors: Tensors
     config: dict[str, Any]  # without entries irrelevant to the model
     tokenizer: str  # digest of the tokenizer saved with the weights; "": none
@@ -72,7 +72,7 @@ class Weight:
 
 
 def weigh(folder: Path) -> tuple[Weight, Float[np.ndarray, " drawn"]]:
-    """A checkpoint's summary and its sketch, whose Euclidean distances are those of its matrices.
+    """A checkpoint's summary and its sketch, whose Euclidean distances are those between checkpoints' matrices.
 
     Matrices only: gains start at 1 and biases at 0 for every seed, so with them a model of another run would look
     related. Up to `SKETCHED` weights the sketch is all of them; otherwise, a sample by tensor, name and shape.
@@ -102,7 +102,7 @@ def weigh(folder: Path) -> tuple[Weight, Float[np.ndarray, " drawn"]]:
 
 
 def read_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a folder's weights by name, one at a time from safetensors, a file at a time from `.bin`."""
+    """The tensors of a folder's weights by name, one at a time from safetensors, one file at a time from `.bin`."""
     for path in weight_paths(folder):
         try:
             yield from _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
@@ -150,7 +150,7 @@ def _digest(tensor: Tensor) -> str:
 
 
 def _drawn(name: str, weights: Float[Tensor, " weight"], share: float) -> Float[np.ndarray, " drawn"]:
-    """All weights, or a sampled share scaled such that squares sum to those of all on average."""
+    """All weights, or a sampled share scaled so that the sum of squares is that of all weights on average."""
     if share >= 1:
         return weights.numpy()
     number = max(1, math.floor(len(weights) * share))

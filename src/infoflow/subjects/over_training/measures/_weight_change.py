@@ -33,7 +33,7 @@ EFFECTIVE_RANK = TableSchema(
         *estimate_columns(
             "dimensions",
             "effective rank, from 1 to the width; NaN where states do not differ",
-            "that of as many isotropic Gaussian states",
+            "effective rank of as many isotropic Gaussian states",
             "tokens",
         ),
         *SAMPLE_COLUMNS,
@@ -140,22 +140,23 @@ WEIGHT_CHANGE = TableSchema(
             "string",
             "",
             "name of a matrix; head: the slices of the query, key, value and output matrices that belong "
-            "to one head; block: all matrices of one layer; all: of the model",
+            "to one head; block: all matrices of one layer; all: all matrices of the model",
         ),
         Column("stack", "string", "", "encoder or decoder; empty: shared, or both"),
         Column("kind", "string", "", "self or cross (heads and their matrices), or empty"),
-        Column("layer", "int64", "", "from 0; -1 outside of the layers"),
-        Column("head", "int64", "", "from 0; -1: no head"),
+        Column("layer", "int64", "", "layer, from 0; -1 outside of the layers"),
+        Column("head", "int64", "", "head, from 0; -1: no head"),
         Column(
             "measure",
             "string",
             "",
-            "norm: Frobenius norm; from_initial, from_previous: norm of the difference to step 0 and to the checkpoint "
-            "before, as a share of their norm; step_length: the latter itself, whose sum over checkpoints is a lower "
-            "bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the last checkpoint; "
-            "effective_rank: exp of the entropy of the singular values' shares (block, all: mean over matrices)",
+            "norm: Frobenius norm; from_initial, from_previous: norm of the difference from step 0 and from the "
+            "preceding checkpoint, as a share of their norm; step_length: the latter difference in absolute terms, "
+            "whose sum over checkpoints is a lower bound of the path; cosine_initial, cosine_final: cosine with step "
+            "0 and with the last checkpoint; effective_rank: exp of the entropy of the singular values' shares "
+            "(block, all: mean over matrices)",
         ),
-        Column("value", "float64", "", "the measure; rows that have none are left out"),
+        Column("value", "float64", "", "the measure; rows without one are left out"),
     ),
 )
 
@@ -220,7 +221,7 @@ def effective_rank(matrix: Tensor) -> float:
 
 
 def _matrices(model: Model) -> dict[str, Tensor]:
-    """Every matrix once, by its first name."""
+    """Every matrix of the model once, by its first name."""
     return {
         name: parameter.detach().cpu().float()
         for name, parameter in model.module.named_parameters()
@@ -306,7 +307,7 @@ def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
 def _rank_of_change(part: _Part, weights: dict[str, Tensor], ranks: dict[str, float]) -> float:
     if part.part != HEAD:
         return float(np.mean([ranks[piece.parameter] for piece in part.pieces]))
-    # A projection's slice has the head's width along the dimension that it is cut in.
+    # The slice of a projection has the head's width along the dimension in which it is cut.
     slices = [
         matrix if piece.dim == 0 else matrix.T
         for piece, matrix in zip(part.pieces, _taken(part.pieces, weights), strict=True)

@@ -1,4 +1,4 @@
-"""Measure and probe the models of a study at kept updates, and follow each over its training."""
+"""Measure and probe the models of a study at kept updates, and follow each model over its training."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -83,12 +83,12 @@ class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
     kind = "checkpoint"
     guess = 0.1
     references: Mapping[str, Subject]  # reference for its layers
-    others: Mapping[str, Subject]  # of the same training, reference for its weights
+    others: Mapping[str, Subject]  # checkpoints of the same training, references for its weights
     seeds: Mapping[str, Subject]  # another seed at the same update, if a table compares them
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureCheckpoint]":
-        """A stage for each kept update of each model, after its training and those of its references."""
+        """A stage for each kept update of each model, after the training runs of the model and of its references."""
         if not models.plan.checkpoints.on:
             return []
         trained, kept = _trained_and_kept(before)
@@ -253,14 +253,14 @@ class Course(OfModels, AbstractTableStage):
 
 
 def _trained_and_kept(before: Sequence[AbstractStage]) -> tuple[dict[Recipe, str], dict[Recipe, str]]:
-    """The keys of the training runs, and of the stages that keep their checkpoints, by recipe."""
+    """The keys of the training runs, and the keys of the stages that keep their checkpoints, by recipe."""
     trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
     kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
     return trained, kept
 
 
 def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: int) -> dict[str, Subject]:
-    """Available references of this checkpoint: the first has no predecessor, a single seed no other seed."""
+    """The references available to a checkpoint: the first has no predecessor, and a single seed has no other seed."""
     seeds = [seed for seed in models.plan.seeds if seed != recipe.seed]
     there = {
         FINAL: Subject(recipe=recipe),

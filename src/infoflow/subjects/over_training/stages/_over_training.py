@@ -200,7 +200,7 @@ class _Following:
             run_stages(Graph(stages=list(stages.values()), folder=self.run), self.run, self.engine, title=title)
 
     def _measure(self) -> dict[tuple[str, str], MeasureSuiteCheckpoint]:
-        """The finished stage of each checkpoint except suspects; checkpoints with equal weights share one."""
+        """The finished stage of each checkpoint except suspects; checkpoints with equal weights share a stage."""
         places: dict[tuple[str, str], MeasureSuiteCheckpoint] = {}
         with ExitStack() as held:
             references = 0

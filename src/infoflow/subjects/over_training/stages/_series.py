@@ -1,4 +1,4 @@
-"""The checkpoints of a series: the files of each, its measurement as by `analyze`, and the tables of all."""
+"""The checkpoints of a series: their files, their measurement as by `analyze`, and the tables of all of them."""
 
 import json
 import math
@@ -44,7 +44,7 @@ WEIGHED = "weighed"
 _DONE = "checkpoints"  # stage that records which tables belong to a checkpoint
 _VERSION = 1  # increase when checkpoints are weighed differently
 _SKETCH = "sketch.npy"
-_LONGEST = 200  # characters of a fault
+_LONGEST = 200  # maximum characters of a fault
 _SENTENCES = {"causal-lm": 128, "masked-lm": 16}  # sentences for the loss; a masked LM runs once for each token
 
 
@@ -175,7 +175,7 @@ class MeasureSuiteCheckpoint(AbstractStage):
         return f"{self.weighing.series} {self.weighing.checkpoint.name}"
 
     def _keys(self) -> dict[str, str]:
-        """Keys of the checkpoint's tables, known once its weights were read."""
+        """Keys of the checkpoint's tables, which are known once its weights have been read."""
         return self.weighing.bench.read_facts(_DONE, self.key)["tables"]
 
     def rows(self, subject: Subject, clock: Clock) -> Part:
@@ -197,7 +197,7 @@ _NO_MODEL: dict[str, Any] = {"task": "", "family": "", "parameters": 0, "loss": 
 
 
 def sample_loss(model: Model, corpus: Corpus, max_length: int) -> tuple[float, float]:
-    """Nats per token on a few sentences, equal for all checkpoints, and the standard error; NaN if none is scored.
+    """Nats per token on a few sentences, the same for all checkpoints, and its standard error; NaN if none is scored.
 
     For a masked LM, the pseudo-likelihood.
     """
@@ -268,9 +268,9 @@ def clocks(series: CheckpointSeries, checks: SeriesChecks) -> dict[str, Clock]:
 def subject_of(
     series: CheckpointSeries, measured: Sequence[WeighCheckpoint], one: WeighCheckpoint | None, update: int = 0
 ) -> Subject:
-    """The model of a series at a checkpoint, or at an update without one.
+    """The model of a series at a checkpoint, or at an update without a checkpoint.
 
-    If its own task and family are unknown, they are taken from any other checkpoint.
+    If the checkpoint's own task and family are unknown, they are taken from any other checkpoint.
     """
     facts = [each.facts for each in measured if each is one] + [each.facts for each in measured]
     known = next((each for each in facts if each["task"]), {"task": "", "family": ""})

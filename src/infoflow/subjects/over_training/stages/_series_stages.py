@@ -36,7 +36,7 @@ from ..measures import (
 from ._measure_checkpoint import COMPARED_WITH
 from ._series import MeasureSuiteCheckpoint, WeighCheckpoint
 
-ALL = "all"  # used instead of table names
+ALL = "all"  # stands for the names of all tables
 REFERENCES = ("final", "previous", "initial")
 _FROM_HUB = ("final", "initial")
 _INDEX = "stages.json"
@@ -155,7 +155,7 @@ class SeriesStages:
 
     @contextmanager
     def references_held(self, left: Sequence[SuiteCheckpoint]) -> Iterator[bool]:
-        """Fetch once the hub revision that all others are compared with; yields whether there is one."""
+        """Fetch the hub revision with which all others are compared, once; yield whether there is one."""
         named = {"final": left[-1], "initial": left[0]}
         held = [named[name] for name in self.asked.references if name in named and not named[name].place.is_here]
         if not held:
@@ -206,7 +206,7 @@ class SeriesStages:
 
 
 def series_stage_of(folder: str, key: str) -> AbstractStage:
-    """The stage with that key, for a process of an engine; reads only the files of its own checkpoints."""
+    """The stage with this key, for a process of an engine; only the files of its checkpoints are read."""
     run = RunFolder.existing(folder)
     try:
         noted = read_object(run.path / "work" / _INDEX)

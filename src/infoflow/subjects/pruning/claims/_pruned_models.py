@@ -1,7 +1,8 @@
 """Readings of pruned models: how many heads can be removed, and which ones remain.
 
-They compare with training from scratch, and describe the remaining heads by kind, layer, function and gate. Shares of
-heads have no bootstrap over sentences: their replicates repeat them, so that intervals come only from seeds.
+They also compare pruned models with models trained from scratch, and describe the remaining heads by kind, layer,
+function and gate. Shares of heads have no bootstrap over sentences: their replicates repeat the estimate, so that
+intervals come only from seeds.
 """
 
 # R bootstrap replicates, P points of a sweep; rows of numbers hold the estimate first, then its replicates: (1 + R, …)
@@ -33,17 +34,17 @@ PUBLISHED_LEFT = 17 / 48
 
 _METRICS = ("bleu", "loss")
 _HEAD = ("stack", "kind", "layer", "head")
-_CONVERGED = -1  # the step before the sweep, in the table of roles
+_CONVERGED = -1  # number of the step before the sweep in the table of roles
 
 
 def pruning_quality() -> Table:
-    """Scores of pruned translation models, without unknown ones."""
+    """Scores of pruned translation models, without unknown scores."""
     needs = ("method", "scope", "draw", "point", "baseline", "replicates", "kept", "total", "kept_decoder_self")
     return Table(PRUNING.name, TRANSLATION, needs=(*needs, "kept_decoder_cross"), known=True)
 
 
 def removable_share(method: str = GATES) -> Reading:
-    """Largest share of the encoder's heads whose removal costs at most `CHEAP`, in BLEU or, without it, in loss.
+    """Largest share of the encoder's heads whose removal costs at most `CHEAP`, in BLEU or, if unscored, in loss.
 
     The curve of each seed and draw starts at the unpruned model, is linear between steps, and is followed until it
     first exceeds that cost; a seed's number is the mean over draws. If a curve contains the unpruned model as a step,
@@ -56,9 +57,10 @@ def removable_share(method: str = GATES) -> Reading:
 def pruned_less_scratch(pruned: str = GATES) -> Reading:
     """Quality of the pruned models minus that of models trained from scratch with the same heads, in BLEU and in loss.
 
-    The mean is over the steps that have both, and positive if the pruned model is better; NaN for an unscored metric.
-    It uses all heads if they were pruned, else the encoder's. With `pruned="random"`, the pruned model has as many
-    random heads of the converged model, interpolated along the mean random order.
+    The mean is over the steps that have both models, and positive if the pruned model is better; NaN for an unscored
+    metric. It uses the steps of the sweep among all heads if there is one, else those of the sweep among the encoder's
+    heads. With `pruned="random"`, the pruned model has as many random heads of the converged model, and its quality is
+    interpolated along the mean random order.
     """
     return pruning_quality().where(metric=..., scope=...).reduce(_pruned_less_scratch, pruned=pruned)
 
@@ -90,8 +92,8 @@ def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
 def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
     """Share of the gates that are neither 0 nor 1 in evaluation, at one end of the sweep of penalties.
 
-    `at`: the largest penalty, or a penalty of 0. It uses gates on the encoder's heads if these were learned, else on
-    all. The second number is the number of gates.
+    `at` selects the largest penalty or a penalty of 0. The gates are those on the encoder's heads if these were
+    learned, else those on all heads. The second number is the number of gates.
     """
     curve = _sweep("pruning", "setting", number="undecided").where(metric=..., method=GATES, scope=(ENCODER, ALL))
     gates = _sweep(PRUNED_HEADS.name, number="log_alpha").where(stack=..., method=GATES, scope=(ENCODER, ALL))
@@ -105,7 +107,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(gaps: Sequence[np.ndarray | None]) -> np.ndarray:
-    """Numbers with their replicates, (1 + R,) each, as columns of their common length; NaN for unknown ones."""
+    """Stack numbers with replicates, (1 + R,) each, as columns of their common length; unknown ones become NaN."""
     common = min((len(gap) for gap in gaps if gap is not None), default=1)
     return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
 
@@ -214,7 +216,7 @@ def _surviving_roles(rows: SeedRows, kept: str) -> np.ndarray | None:
 
 
 def _surviving_share(holders: pd.Series, sweep: pd.DataFrame, kept: str) -> float:
-    """Surviving share of one draw; `holders` counts the heads with each role in the converged model."""
+    """Share of functions that survive in one draw; `holders` counts the heads with each role in the converged model."""
     heads = sweep.drop_duplicates(["point", *_HEAD])
     left = heads.groupby("point")["alive"].mean()
     few = left[left < 0.5]

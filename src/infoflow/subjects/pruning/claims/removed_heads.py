@@ -80,12 +80,12 @@ def v2(curves: Curves) -> list[Condition]:
     published="encoder, decoder and cross-attention heads left of 48 each: WMT 14/31/30, 12/21/25, 8/13/15, 5/9/12; "
     "OpenSubtitles 27/31/46, 13/17/31, 6/9/13; by layer in a figure without numbers",
     statistic="share of heads of each kind that survive, mean over the steps of a sweep with gates on all heads: "
-    "cross-attention above the decoder's self-attention above the encoder's; lower above upper half of the "
+    "cross-attention above the decoder's self-attention above the encoder's; the lower above the upper half of the "
     "decoder's layers in self-attention, and the reverse in cross-attention",
     reads={"alive": alive_by_kind()},
     controls=(
         Control(name="random orders of all heads", reads={"alive": alive_by_kind(RANDOM)}),
-        # No difference, by construction.
+        # All differences are 0 by construction.
         Control(
             name="the same share removed of every kind and layer",
             reads={"alive": alive_by_kind(uniform=True)},
@@ -105,7 +105,7 @@ def v3(curves: Curves) -> list[Condition]:
     kinds = exceeds(name, np.stack(list(gaps.values()), axis=1), 0.0, unit, list(gaps))
     if np.isnan([low[0], high[0]]).any():  # a single layer has no halves
         return [kinds]
-    name = "alive share of the half of the layers that keeps its heads, minus the other half's"
+    name = "alive share of the half of the layers that keeps its heads, minus that of the other half"
     halves = ["decoder self-attention, lower layers", "cross-attention, upper layers"]
     return [kinds, exceeds(name, np.stack([low, high], axis=1), 0.0, unit, halves)]
 
@@ -117,7 +117,8 @@ MOST = 0.8
     "heads:V4",
     "The heads that survive pruning keep the functions of the encoder.",
     source=HEAVY_LIFTING,
-    published="the model with 17 of 48 encoder heads keeps all functions; they go one after the other below that",
+    published="the model with 17 of 48 encoder heads keeps all functions; with fewer heads, functions are lost one "
+    "after the other",
     statistic=f"of the roles that encoder heads of the converged model have, over {MOST:.0%} are still held by some "
     "surviving head at the sweep step closest to 17 of 48 heads, with fewer than half of the heads left; "
     "roles are measured again there, with the same thresholds",
@@ -209,7 +210,7 @@ def _point(rows: SeedRows) -> int:
 
 
 def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
-    """The score of that step, or of the only one if all heads are kept, (1 + R,)."""
+    """The score at a step, or at the only step if all heads are kept, (1 + R,)."""
     found = rows.frame["method"] == way
     if way not in (UNPRUNED, RECOVERED_ALL):
         found &= (rows.frame["scope"] == ENCODER) & (rows.frame["point"] == point)
@@ -225,15 +226,16 @@ LOST = (0.3, 0.03)
     "Trained further with only the few heads that gates left, a translation encoder is as good as with all heads, and "
     "better than with as many random ones.",
     source=OURS,
-    cause="Gates show which heads a model uses, not which it needs for learning: as many random heads recovered as "
-    "well, and all heads, trained as long, were 2.1 BLEU ahead.",
+    cause="Gates show which heads a model uses, not which it needs for learning: a model with as many random heads "
+    "recovered just as well, and one with all heads, trained as long, was 2.1 BLEU ahead.",
     examined="pruning-scale",
     published=f"none for models trained further, so the threshold, {LOST[0]} BLEU, is ours: twice the cost of "
     "the 10 of 48 heads that gates left (heads:V1)",
     statistic="at the step of a gate sweep that left closest to 10 of 48 encoder heads (fewer than half), after "
-    "further training without gates: BLEU (without it: the loss) minus that of the converged model, and minus that "
-    f"with all heads, is above −{LOST[0]} ({LOST[1]} nats per token), and minus that with as many random heads it is "
-    "above 0; the last two models were trained further from the converged one, for as many updates in total",
+    "further training without gates: BLEU (without it: the loss) minus that of the converged model, and minus that of "
+    f"the model with all heads, is above −{LOST[0]} ({LOST[1]} nats per token), and minus that of a model with as "
+    "many random heads, it is above 0; the last two models were trained further from the converged one, for as many "
+    "updates in total",
     reads={"gaps": recovered_gaps(than=tuple(THAN))},
     controls=(
         Control(

@@ -70,14 +70,14 @@ def kinds_figure(heads: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         question="Which heads are removed first?",
         words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
         panels=panels,
-        caption=f"Heads that {gates} keep. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
-        "dashed: the same share removed of every kind.",
+        caption=f"Heads that {gates} keep. {over_seeds(seeds)}; squares hold the number of heads left, rounded. Grey "
+        "and dashed: the same share removed of every kind.",
         how_to_read=[
-            "Lines: the share of each kind's heads that is left, by the number of heads left in all. A kind above the "
-            "dashed line keeps its heads longer than others, one below loses them first.",
-            "Maps: layers from bottom (0) to top; one column for each point of the sweep, with the heads left in all "
-            "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
-            "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
+            "Lines: the share of each kind's heads that is left, by the total number of heads left. A kind above the "
+            "dashed line keeps its heads longer than others; a kind below it loses them first.",
+            "Maps: layers from bottom (0) to top; one column for each point of the sweep, with the total number of "
+            "heads left under it. The stronger the colour, the larger the share of the layer's heads that is left.",
+            "It would be surprising if all kinds stayed on the dashed line: then it would not matter where a head is.",
         ],
         method=METHOD,
         data=data,
@@ -87,7 +87,7 @@ def kinds_figure(heads: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
 
 
 def _own(pool: PrunableHeads, heads: pd.DataFrame) -> pd.DataFrame:
-    """The pool's rows for kinds whose heads could be pruned."""
+    """The pool's rows for kinds of attention whose heads could be pruned."""
     own = pool.of(heads)
     own = own.assign(name=[kind_label(s, k) for s, k in zip(own["stack"], own["kind"], strict=True)])
     lost = own.groupby("name")["alive"].transform("min")
@@ -218,7 +218,7 @@ def gates_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         panels=[Panel(spec=_chart(table, starts, name))],
         caption=f"{over_seeds(seeds)}; {listed(gates)}.",
         how_to_read=[
-            "Across: the points of the sweep, by the weight of the penalty on open gates; each starts from the "
+            "Across: the points of the sweep, by the weight of the penalty on open gates; each point starts from the "
             "previous one. Up: the share of gates between 0 and 1, which would pass on part of their head's output.",
             "While gates are undecided, it is unclear which heads the model needs, and their heads count as left. "
             "Gates start undecided; it would be surprising if many still were at the end.",

@@ -106,7 +106,7 @@ def _group(curves: pd.DataFrame, metric: str, models: ModelSelection) -> PanelGr
 
 
 def _words(curves: pd.DataFrame, models: ModelSelection) -> str:
-    """How many heads each set can lose at almost no cost, by its first method and at random."""
+    """How many heads each set can lose at almost no cost, chosen by its first method and at random."""
     found = {}
     for pool in pools_of(curves, models):
         own = pool.of(curves)

@@ -43,9 +43,9 @@ class Way:
 
     key: str
     name: str
-    mark: str = "●"  # before its name
-    control: bool = False  # grey and dashed
-    look: dict[str, Any] | None = None  # of its line and marks, besides the colour
+    mark: str = "●"  # mark before its name
+    control: bool = False  # whether it is drawn grey and dashed
+    look: dict[str, Any] | None = None  # style of its line and marks, besides the colour
 
 
 _WAYS = (Way(key=SCRATCH, name="from scratch", mark="– –", control=True), Way(key=LEARNED, name="pruned"))
@@ -90,8 +90,8 @@ class WaysBeside:
 
     ways: Sequence[Way]
     metric: dict[PrunableHeads, str]  # the reported metric of each set of heads
-    pairs: pd.DataFrame  # of the last method and, in columns that end in `_other`, of the control
-    rows: pd.DataFrame  # of all methods at these sweep steps
+    pairs: pd.DataFrame  # rows of the last method and, in columns that end in `_other`, of the control
+    rows: pd.DataFrame  # rows of all methods at these sweep steps
     curves: pd.DataFrame
 
     @classmethod
@@ -115,7 +115,7 @@ class WaysBeside:
     @property
     def caption(self) -> str:
         points = set(self.pairs.groupby(["series", "scope"])["point"].nunique())
-        bands = "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"  # a single step's
+        bands = "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"  # one step: whiskers
         count = int(self.rows["count"].median())
         return f"{several(self.rows, bands=bands)}; {count:,} sentences behind each point.{signature(self.rows)}"
 
@@ -133,7 +133,7 @@ class WaysBeside:
         )
 
     def advantage_over(self, pool: PrunableHeads, rows: pd.DataFrame) -> Estimate:
-        """The same advantage over one number per seed."""
+        """Advantage of the last method over `rows`, which hold one number per seed."""
         return self._mean([Samples.of(own) - Samples.of(rows) for _, own in pool.of(self.pairs).groupby("point")], pool)
 
     def words(self, what: str) -> str:
@@ -274,13 +274,13 @@ def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ModelSele
         panels=[beside.panel(pool, _levels(beside, pool, whole)) for pool in beside.pools],
         caption=beside.caption,
         how_to_read=[
-            "Squares: the model as gates pruned it. Dots: the same, trained further without gates, at a learning rate "
-            "that rises and falls again. Grey and short dashes, the control: as many random heads of the unpruned "
-            "model, trained for as many updates as both steps together. Dotted: the unpruned model; long dashes: the "
-            "same, trained further for as long.",
+            "Squares: the model as gates pruned it. Dots: the same model, trained further without gates, at a "
+            "learning rate that rises and falls again. Grey and short dashes, the control: as many random heads of "
+            "the unpruned model, trained for as many updates as both steps together. Dotted: the unpruned model; long "
+            "dashes: the unpruned model, trained further for as long.",
             "From squares to dots: what the rest of the model gains by adapting. From grey to dots: what the choice of "
             "heads is worth; it would be surprising if random ones were better. From dots to long dashes: what the "
-            "missing heads cost, since more training helps all.",
+            "missing heads cost, since more training helps every model.",
         ],
         method=METHOD,
         data=beside.curves,

@@ -34,7 +34,7 @@ class Functions:
 
     `heads` has one row per sweep step, head and role (`holds`: by the role thresholds). `counts` has one row per seed
     and sweep step: the converged model's roles that are left, their initial number, and the number that equally many
-    random heads would keep in expectation; no rows if it had no roles.
+    random heads would keep in expectation; no rows if the model had no roles.
     """
 
     pool: PrunableHeads
@@ -62,7 +62,7 @@ class Functions:
         return len(self.heads.drop_duplicates(_HEAD))
 
     def lost(self, point: int) -> list[str]:
-        """Names of the converged model's roles that no remaining head holds, those with most holders first."""
+        """Names of the converged model's roles that no remaining head holds; roles with most holders come first."""
         held = self.heads.loc[self.heads["holds"] & self.heads["alive"]]
         before = (
             held.loc[held["point"] == BEFORE]
@@ -76,7 +76,7 @@ class Functions:
 
     @property
     def telling(self) -> int:
-        """The sweep step with fewer than half of the heads nearest to the published 17 of 48, or else the last step."""
+        """The sweep step nearest to the published 17 of 48, with under half of the heads left; or the last step."""
         shares = {point: self.left(point) / self.size for point in self.points if point != BEFORE}
         few = {point: share for point, share in shares.items() if share < 0.5}
         return min(few, key=lambda point: abs(few[point] - 17 / 48)) if few else max(shares)
@@ -84,9 +84,9 @@ class Functions:
     def survivors(self) -> pd.DataFrame:
         """One row per sweep step and remaining head, with the head's strongest tendency.
 
-        The tendency of a head that holds a role is its function; of other heads, the function that their scores come
+        The tendency of a head that holds a role is its function; that of another head is the function its scores come
         closest to (`strength`, 0 to 1, see `role_strength`). `place` counts heads of one kind from the bottom of their
-        stack: by function, then the strongest tendency first, with heads that hold no role on top.
+        stack: by function, then with the strongest tendency first; heads that hold no role are on top.
         """
         rows = self.heads.loc[self.heads["alive"]]
         rows = rows.assign(order=[_ORDER.index(name) for name in rows["tendency"]])
@@ -139,7 +139,7 @@ def functions(pool: PrunableHeads, frame: pd.DataFrame, way: str) -> Functions |
 
 
 def _counts(model: pd.DataFrame) -> list[dict]:
-    """One seed's functions left at each sweep step, and the number expected for random heads."""
+    """The functions that one seed has left at each sweep step, and the number expected for random heads."""
     before = model.loc[(model["point"] == BEFORE) & model["holds"]]
     wanted = before.drop_duplicates(["kind", "role", "layer", "head"]).groupby(["kind", "role"]).size()
     rows = []
@@ -209,7 +209,7 @@ def roles_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
 
 
 def _words(sweep: Functions) -> str:
-    """At the representative sweep step, the share of roles still held, and that of equally many random heads."""
+    """At the representative sweep step, the share of roles still held, and that of as many random heads."""
     left = f"with {sweep.left(sweep.telling)} of {sweep.size} heads left"
     if sweep.counts.empty:
         return f"no head of {sweep.pool.series.label} holds a function before pruning"
@@ -237,7 +237,7 @@ def _caption(sweeps: list[Functions]) -> str:
 
 
 def _as_data(sweep: Functions) -> pd.DataFrame:
-    """The remaining heads, and how many roles are left, over seeds and by chance."""
+    """The remaining heads, and how many roles are left: over seeds, and expected by chance."""
     counts = sweep.counts.loc[sweep.counts["seed"] == sweep.seed] if len(sweep.counts) else sweep.counts
     named = sweep.survivors().assign(series=sweep.pool.series.key, scope=sweep.pool.scope, seed=sweep.seed)
     named = named.drop(columns=["role", "holds", "alive"]).assign(size=sweep.size)

@@ -111,7 +111,7 @@ def with_counts(frame: pd.DataFrame) -> pd.DataFrame:
 def quality_curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean and interval at each sweep step of each line, pool, method and metric, from `with_counts`.
 
-    Sweep steps with one number share a penalty or a number of heads; heads left are also means over seeds. Random
+    Sweep steps with the same number share a penalty or a number of heads; heads left are also means over seeds. Random
     orders of one seed count once, as their mean.
     """
     rows = []
@@ -157,7 +157,7 @@ def several(frame: pd.DataFrame, bands: str = "bands") -> str:
 
 
 def over_seeds(seeds: int, bands: str = "bands") -> str:
-    """The same for counts, which have no interval over sentences: with one seed there are no bands."""
+    """As `several`, for counts: they have no interval over sentences, so with one seed there are no bands."""
     return band_words(seeds, over="", bands=bands)
 
 
@@ -174,17 +174,17 @@ METHOD = Method(
     − ln(1 − <i>u</i>) + log <i>α</i>)/.33) − .1)), whose probability of being open is penalised; training starts from
     the converged model and goes from one penalty weight to the next. In evaluation a gate is min(1, max(0, 1.2 σ(log
     <i>α</i>) − .1)), undecided where |log <i>α</i>| &lt; 2.4; a head counts as removed once its gate is 0 (log <i>α</i>
-    &lt; −2.4), so an undecided one is left. After Voita et al. (2019) and Louizos, Welling and Kingma (2018). Trained
-    further: without gates or penalty; removed heads stay removed; the rate begins high and falls again (learning-rate
-    rewinding, Renda, Frankle and Carbin 2020). Gates for exactly <i>k</i> heads after Li et al. (2021). Other methods
-    rank heads on validation sentences and train nothing. Every choice is scored on the same held-out sentences; BLEU is
-    sacreBLEU's. Roles are measured again at every point by the thresholds of the head map.
+    &lt; −2.4), so an undecided head counts as left. After Voita et al. (2019) and Louizos, Welling and Kingma (2018).
+    Trained further: without gates or penalty; removed heads stay removed; the learning rate begins high and falls again
+    (learning-rate rewinding, Renda, Frankle and Carbin 2020). Gates for exactly <i>k</i> heads after Li et al. (2021).
+    Other methods rank heads on validation sentences and train nothing. Every choice is scored on the same held-out
+    sentences; BLEU is sacreBLEU's. Roles are measured again at every point by the thresholds of the head map.
     """,
 )
 
 UNPRUNED_NAME = ("·····", "unpruned model", "var(--soft)")
 RANDOM_NAME = ("– –", "random choice", "var(--soft)")
-_GAP = 0.04  # between squares, as a share of their distance
+_GAP = 0.04  # gap between squares, as a share of their distance
 
 
 def heads_left(size: int) -> Channel:

@@ -43,10 +43,10 @@ PRUNING = TableSchema(
             "string",
             "",
             "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every update), "
-            "importance, iterative, confidence, relevance or random; scratch: trained from the start with the heads of "
-            "the hard-concrete point of the same number; recovered: that point, trained further without gates; "
-            "recovered-random: as many random heads, trained further; recovered-all: all heads, trained further; "
-            "unpruned: the model before, at point -1",
+            "importance, iterative, confidence, relevance or random; scratch: trained from the start with the heads "
+            "of the hard-concrete point of the same number; recovered: the model of that point, trained further "
+            "without gates; recovered-random: as many random heads, trained further; recovered-all: all heads, "
+            "trained further; unpruned: the model before pruning, at point -1",
         ),
         Column(
             "scope",
@@ -94,7 +94,7 @@ PRUNED_HEADS = TableSchema(
         Column("layer", "int64", "", "block, from 0"),
         Column("head", "int64", "", "head, from 0"),
         Column("alive", "bool", "", "whether the head is left (learned gates: not 0)"),
-        Column("gate", "float64", "", "what its output is multiplied by in evaluation; 0 or 1 unless learned"),
+        Column("gate", "float64", "", "factor on the head's output in evaluation; 0 or 1 unless learned"),
         Column(
             "log_alpha",
             "float64",
@@ -211,7 +211,7 @@ def head_rows(model: Model, keys: Mapping[str, Any], removed: HeadSet, learned: 
 
 
 def frames(rows: list[dict], heads: list[dict]) -> dict[str, pd.DataFrame]:
-    """Both tables."""
+    """The tables `pruning` and `pruned_heads` from these rows."""
     return {
         PRUNING.name: PRUNING.conform(pd.DataFrame(rows, columns=PRUNING.column_names)),
         PRUNED_HEADS.name: PRUNED_HEADS.conform(pd.DataFrame(heads, columns=PRUNED_HEADS.column_names)),
@@ -240,8 +240,8 @@ PRUNED_ROLES = TableSchema(
         Column("layer", "int64", "", "block, from 0"),
         Column("head", "int64", "", "head, from 0"),
         Column("role", "string", "", "positional, syntactic or rarest token"),
-        Column("score", "float64", "share", "what the role is defined by"),
-        Column("baseline", "float64", "share", "the score's control, see its own table"),
+        Column("score", "float64", "share", "the score that defines the role"),
+        Column("baseline", "float64", "share", "control of the score, see the table of that score"),
         Column("low", "float64", "share", "lower end of the score's 95% interval"),
         Column("high", "float64", "share", "upper end of the score's 95% interval"),
         Column(
@@ -251,14 +251,14 @@ PRUNED_ROLES = TableSchema(
             "whether the head has the role at this point: chosen, and above the limit on the other half of "
             "the sentences, see `head_roles`",
         ),
-        Column("chosen", "bool", "", "whether it reaches the limit on the first half"),
+        Column("chosen", "bool", "", "whether the score reaches the limit on the first half"),
         Column("alive", "bool", "", "whether the head is left at this point"),
     ),
 )
 
 
 def role_measures() -> list[AbstractMeasure]:
-    """Positional, syntactic (if the corpus has trees) and rare-token scores."""
+    """The measures of positional, syntactic (if the corpus has trees) and rare-token scores."""
     return [PositionalScores(offsets=(-2, -1, 1, 2)), RelationScores(), RareTokenScores()]
 
 
@@ -300,7 +300,8 @@ def compare_speed(
 ) -> pd.DataFrame:
     """Size and measured speed of models, compared with the first one.
 
-    Each round runs every model once on the same random token ids, so that load on the machine affects all equally.
+    Each round runs every model once on the same random token ids, so that load on the machine affects all models
+    equally.
 
     Args:
         models: A model and its pruned versions.

@@ -42,7 +42,7 @@ def rank_heads(
 ) -> list[Head]:
     """Heads in the order of their removal, least valuable first.
 
-    Heads that share a key and value are adjacent, ranked by their mean, so that whole groups can be removed.
+    Heads that share a key and value are adjacent and ranked by their mean score, so that whole groups can be removed.
 
     Args:
         model: A loaded model.
@@ -165,7 +165,7 @@ def _values(table: pd.DataFrame) -> dict[Head, float]:
 
 
 def group_sizes(model: Model) -> dict[tuple[str, str, int], int]:
-    """Query heads per key/value head, by attention; 1 if each has its own."""
+    """Number of query heads per key/value head, by attention; 1 if each query head has its own."""
     return {(a.stack, a.kind, a.layer): a.group_size for a in model.anatomy.attentions()}
 
 
@@ -176,7 +176,7 @@ def _group(head: Head, size: int) -> Head:
 # How far a pruned encoder's sentence vectors are from the whole model's: for encoders that predict no tokens.
 # S sentence, T token, D width of a state
 
-_TOKENS = 4096  # of a batch
+_TOKENS = 4096  # tokens of a batch
 _RANKED_ON = 64  # sentences, each read once for every head
 
 
@@ -218,7 +218,7 @@ def cosine_to(model: Model, corpus: Corpus, options: PassOptions | None) -> Sent
 def vector_importance(
     model: Model, corpus: Corpus, heads: list[Head], options: PassOptions | None
 ) -> dict[Head, float]:
-    """How far the sentence vectors move, one minus the cosine, if a head alone is ablated."""
+    """How far the sentence vectors move, one minus the cosine, if only that head is ablated."""
     few = corpus.select(list(range(min(len(corpus), _RANKED_ON))))
     scores = corpus_scores(model, few, [frozenset({head}) for head in heads], cosine_to(model, few, options)).scores()
     return {head: float(1.0 - scores[1 + index, 0]) for index, head in enumerate(heads)}

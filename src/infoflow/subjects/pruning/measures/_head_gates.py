@@ -30,7 +30,7 @@ class HardConcrete(nn.Module):
     |---|---|---|
     | $\log\alpha$ | `log_alpha` | learned, (H,); Glorot's uniform at first, $\pm\sqrt{3/H}$ |
     | $\beta$ | temperature | 0.33 |
-    | $\gamma, \zeta$ | ends that $s$ is stretched to | −0.1, 1.1 |
+    | $\gamma, \zeta$ | ends to which $s$ is stretched | −0.1, 1.1 |
     | $\epsilon$ | keeps the noise finite | 1e-6 |
 
     Source: [@louizos2018]; constants of the released code of [@voita2019heads].

@@ -64,12 +64,12 @@ def recover(
     from disk.
 
     Args:
-        model: With its initial weights; they change. The heads stay in it: ablate them whenever it is used.
+        model: The model with its initial weights, which change. It keeps the heads: ablate them when you use it.
         objective: Its training objective.
         data: Training data.
-        config: Settings of this training. A rate as high as in the first training that falls again ("learning-rate
+        config: Settings of this training. A rate that is as high as at first and falls again ("learning-rate
             rewinding") recovers more than the low constant rate for learned gates.
-        out: Holds a folder for each choice of heads and of frozen parts.
+        out: Folder that holds one run for each choice of heads and of frozen parts.
         removed: Heads whose output is 0 throughout.
         freeze_decoder: Train only the encoder of an encoder–decoder, as `learn_gates` does for encoder heads.
 
@@ -107,11 +107,11 @@ class GatedPoint:
     setting: float  # weight of the penalty, or k
     heads: tuple[Head, ...]  # gated heads
     values: tuple[float, ...]  # log α, or logits
-    gates: tuple[float, ...]  # in evaluation
-    alive: tuple[bool, ...]  # gate is not 0 in evaluation, undecided ones included
-    alive_paper: tuple[bool, ...]  # log α above 0: the paper's rule, which agrees once all gates are decided
+    gates: tuple[float, ...]  # values in evaluation
+    alive: tuple[bool, ...]  # whether the gate is not 0 in evaluation; undecided gates are included
+    alive_paper: tuple[bool, ...]  # log α above 0: the paper's rule; both rules agree once all gates are decided
     undecided: int  # gates that evaluate to neither 0 nor 1
-    folder: Path  # of this point's training run
+    folder: Path  # folder of this point's training run
 
     @property
     def removed(self) -> HeadSet:
@@ -169,7 +169,7 @@ def learn_gates(
     with only_training(model, {head[0] for head in gates.heads}, rest), attached(model, gates):
         for index, penalty in enumerate(penalties):
             weighed = GatedObjective(inner=objective, weight=float(penalty), settings=described)
-            before = digest(list(map(float, penalties[: index + 1])))[:8]  # the points that this one continues
+            before = digest(list(map(float, penalties[: index + 1])))[:8]  # the points from which this one continues
             folder = Path(out) / f"penalty-{index:02}-{penalty:g}-{before}"
             train(weighed, config, data, model.module, folder)
             model.module.eval()
@@ -266,7 +266,7 @@ class GatedObjective(AbstractObjective):
 
     inner: InitVar[AbstractObjective]
     weight: float  # weight of the gates' penalty
-    settings: str  # of the gates and the inner objective, part of a run's key
+    settings: str  # settings of the gates and the inner objective, part of a run's key
 
     def __post_init__(self, inner: AbstractObjective) -> None:
         facts: dict[str, Any] = {

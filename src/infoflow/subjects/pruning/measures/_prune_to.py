@@ -33,7 +33,7 @@ from ._greedy import cosine_to, group_sizes, judged_by_vectors, rank_heads
 from ._head_gates import gated_heads
 from ._train_on import trained_on, training_objective
 
-# A model whose removed heads are zeros: of full size, and loadable by any program.
+# A full-size model whose removed heads are zeros; any program can load it.
 
 
 MASKED = "masked.json"
@@ -81,10 +81,10 @@ def check_masked(masked: Path, out: Path) -> None:
 
 _BLEU_SENTENCES, _SAMPLES = 200, 3
 _UNTRAINED = "There was no further training."
-_SMALLER = "transformers cannot build layers that lack heads: the code of its class, `modeling_pruned.py`, does."
+_SMALLER = "transformers cannot build layers that lack heads; the model's own code in `modeling_pruned.py` can."
 _MASKED = (
-    "The removed heads are zeros in the output projections: scores equal those of the smaller model, size and speed "
-    "those of the original."
+    "The removed heads are zeros in the output projections: the scores equal those of the smaller model, and size and "
+    "speed are those of the original."
 )
 
 
@@ -99,7 +99,7 @@ class Pruned:
     speed: pd.DataFrame  # see `compare_speed`
     samples: pd.DataFrame  # source, reference, before, after: translations side by side; empty for other models
     masked: Path | None = None  # a copy with zeros, if requested
-    scores: Sequence[dict] = ()  # of the pruned model with their replicates, see `infoflow.pruning.quality`
+    scores: Sequence[dict] = ()  # scores of the pruned model with replicates, see `infoflow.pruning.quality`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +127,7 @@ def prune_to(
     """Keep the most valuable heads, remove the others, and write the smaller model.
 
     Half of the sentences (by the hash of their text) rank the heads, the other half measures the cost. The model is not
-    trained; with `learn_gates` it adapts.
+    trained; `learn_gates` lets a model adapt.
 
     Args:
         model: A loaded model with its tokenizer.
@@ -169,13 +169,13 @@ class Start:
     ranked_on: Corpus
     scored_on: Corpus
     ranked: list[Head]
-    removed: dict[int, list[Head]]  # by heads to keep
+    removed: dict[int, list[Head]]  # by number of heads to keep
     metric: str | SentenceFunction  # the loss, or the cosine to the whole model's sentence vectors
     before: list[dict]  # see `quality`: the first metric, and BLEU for a translation model
     samples: pd.DataFrame  # source, reference, before
     recover: Recovery | None
     trained_on: Corpus  # all sentences that are not used for scoring
-    objective: AbstractObjective | None  # of the further training
+    objective: AbstractObjective | None  # objective of further training
     seed: int
 
     @classmethod
@@ -192,14 +192,14 @@ class Start:
         options: PassOptions | None,
         recover: Recovery | None = None,
     ) -> "Start":
-        """The ranking and the scores."""
+        """Rank the heads and score the whole model."""
         _check_numbers(model, keep, kinds)
         if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
             raise UserError(f"Ranking and scoring need at least two sentences. Read more of {corpus.name}.")
         trained = None if options is None else options.corruption
         objective = None if recover is None else training_objective(model, corpus, trained)
         order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
-        half = dealt(corpus.text_ids[order], 2)  # heads are not scored on copies of the sentences that rank them
+        half = dealt(corpus.text_ids[order], 2)  # no copy of a sentence that ranks the heads is used for scoring
         ranked_on, scored_on = [corpus.select(np.sort(order[half == part])) for part in range(2)]
         total = len(all_heads(model.anatomy))
         with current_display().progress("ranking heads", 2) as progress:
@@ -241,7 +241,7 @@ class Start:
         return smaller, training, after
 
     def at_random(self, draw: int) -> "Start":
-        """The same with a random order of the heads."""
+        """The same data with a random order of the heads."""
         ranked = rank_heads(self.model, self.ranked_on, "random", kinds=self.kinds, draw=draw, options=self.options)
         removed = {keep: _whole_groups(self.model, ranked, self.total - keep) for keep in self.removed}
         return replace(self, by="random", ranked=ranked, removed=removed)
@@ -298,7 +298,7 @@ def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | Non
 
 
 def _scores(model: Model, corpus: Corpus, metric: str | SentenceFunction, options: PassOptions | None) -> list[dict]:
-    """The metric, and BLEU on the first sentences for a translation model."""
+    """Scores by the metric, and by BLEU on the first sentences for a translation model."""
     wanted = [(metric, corpus)]
     if _translates(model, corpus):
         wanted.append(("bleu", corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))))

@@ -25,7 +25,7 @@ class PrunedToEach:
     """A model pruned to several numbers of heads, and the cost compared with random choices."""
 
     points: tuple[Pruned, ...]  # most heads first
-    folder: Path  # with a folder keep-NUMBER for each point
+    folder: Path  # contains a folder keep-NUMBER for each point
     pruning: pd.DataFrame  # see `PRUNING`: every point, and three random choices of the same size
     pruned_heads: pd.DataFrame  # see `PRUNED_HEADS`
     report: Path | None = None  # the page with the curve, if written
@@ -69,7 +69,7 @@ def prune_to_each(
 ) -> PrunedToEach:
     """Run `prune_to` for each number of heads, the largest first; heads are ranked once, so smaller sets are nested.
 
-    The control is three random orders, or only one if models are trained further, since it costs as much again.
+    The control is three random orders, or one if models are trained further, since each order costs as much again.
 
     Args:
         model: A loaded model with its tokenizer.
@@ -138,7 +138,7 @@ def _fixed(start: Start) -> int:
 
 
 def _rows(start: Start, scored: Sequence[tuple[Iterable[Head], Sequence[dict]]], numbers: Sequence[int], draw: int):
-    """Both tables of the points, from the removed heads and the scores of each."""
+    """Both tables of the points, from the removed heads and the scores of each point."""
     rows, heads, fixed = [], [], _fixed(start)
     for index, ((gone, scores), number) in enumerate(zip(scored, numbers, strict=True)):
         keys = {"method": start.by, "scope": scope_of(start.kinds), "draw": draw, "point": index}

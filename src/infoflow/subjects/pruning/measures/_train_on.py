@@ -41,7 +41,7 @@ def trained_on(
     """
     own: Any = model.require_tokenizer()
     if own.pad_token_id is None and own.eos_token_id is not None:
-        own.pad_token = own.eos_token  # on the right, where no position that counts sees it
+        own.pad_token = own.eos_token  # padding is on the right, where no counted position sees it
     limits = [limit for limit in (model.max_tokens, model.max_target_tokens) if limit is not None]
     longest = min([_POSITIONS, *limits])
     options: dict[str, Any] = {}
@@ -56,4 +56,4 @@ def trained_on(
     with TemporaryDirectory() as folder:
         train(objective, config, data, model.module.train(), Path(folder))
     model.module.to(device).eval()
-    return replace(model)  # without what was cached of the weights before
+    return replace(model)  # a new object, without values cached from the earlier weights

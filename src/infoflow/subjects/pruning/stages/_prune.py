@@ -1,4 +1,4 @@
-"""Prune a trained model of a study by every method in its plan; and `prune`: any model, in one call.
+"""Prune a trained model of a study by every method in the plan; `prune` prunes any model in one call.
 
 Every sweep step is a separate part, keyed by the model, by the choice of its heads, and by its scores: a study
 continues at the step where it stopped, and a larger plan only adds steps. The published models stay unchanged: each
@@ -73,7 +73,7 @@ class Prune(OfRecipe):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Prune]":
-        """The stages that the plan requests, each after those that it needs."""
+        """The stages that the plan requests, each after the stages that it needs."""
         plan, stages = models.plan, list[Prune]()
         for recipe in plan.recipes(plan.pruning.objectives) if plan.pruning.on else []:
             for piece in pieces(plan, recipe.objective):
@@ -192,7 +192,7 @@ class Prune(OfRecipe):
         part: Part = {}
         if {PRUNING.name, PRUNED_HEADS.name} & set(names):
             more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
-            asked = full if PRUNING.name in names else {}  # which heads remain is known without reading
+            asked = full if PRUNING.name in names else {}  # the remaining heads are known without reading sentences
             part |= self._scores(point.model, point.removed, more, asked, point.learned)
             if asked:
                 _tell(part[PRUNING.name])
@@ -304,7 +304,7 @@ def prune(
         seed: Seed of the random order.
         masked: Folder for a copy of the whole model with zeros in place of the removed heads; it is never trained.
         recover: Updates of further training on all sentences of the corpus that are not used to score the model.
-        recover_rate: Its highest learning rate.
+        recover_rate: Highest learning rate of the further training.
 
     Raises:
         UserError: See `prune_to`; or `keep` is neither a number nor a share.

@@ -16,17 +16,17 @@ from ..settings import PruningPlan
 
 PRUNED = "pruned"
 UNPRUNED = "unpruned"
-"""The method of the piece with which all others are compared: the converged model."""
+"""The method of the piece with which all other pieces are compared: the converged model."""
 LEARNED, SUBSET, SCRATCH, RANDOM, GREEDILY = "hard-concrete", "subset", "scratch", "random", "greedy"
 STRAIGHT = "straight-through"
 EXACTLY = (SUBSET, STRAIGHT)
-"""Gates that pass exactly k heads: in the limit of a falling temperature, or in every update."""
+"""Gates that let exactly k heads pass: in the limit of a falling temperature, or in every update."""
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
 RECOVERING = (RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL)
 """Further training without gates, and its controls.
 
-The heads of a sweep step; as many random heads, drawn by the seed; and all heads. The controls start from the converged
-model and get the same total number of updates.
+Trained are the heads of a sweep step; as many random heads, drawn by the seed; and all heads. The controls start from
+the converged model and get the same total number of updates.
 """
 
 _VERSION = 1  # increase when the same plan prunes or scores differently
@@ -39,7 +39,7 @@ class RemovalOrder:
     """A method of choosing heads within one scope."""
 
     way: str  # "hard-concrete", "subset", "straight-through", "scratch", of `RECOVERING`, or of `GREEDY`
-    scope: str  # empty: no head is removed
+    scope: str  # heads that may be removed; empty: none
     order: int = 0  # number of the random order
 
     @property
@@ -47,18 +47,18 @@ class RemovalOrder:
         return None if self.scope == ALL_HEADS else (self.scope,)
 
     def draw(self, recipe: Recipe) -> int:
-        """The number of the draw in tables: that of the random order, or the seed of the training."""
+        """The number of the draw in tables: the number of the random order, or the seed of the training."""
         return recipe.seed if self.way in _TRAINED else self.order
 
     @property
     def piece(self) -> "Piece":
-        """The piece that contains this curve: greedy choices are cheap and share one."""
+        """The piece that contains this curve: greedy choices are cheap and share one piece."""
         return Piece(self.way if self.way in _TRAINED else GREEDILY, self.scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The curves of one stage: those of one method, or all greedy ones, in one scope."""
+    """The curves of one stage: the curves of one method, or all greedy curves, in one scope."""
 
     way: str
     scope: str = ""
@@ -102,14 +102,14 @@ def curves(plan: StudyPlan, objective: Spec) -> list[RemovalOrder]:
 
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
-    """The plan's scopes that such a model has; "all" only if it differs from the others."""
+    """The plan's scopes that a model of the objective has; "all" only if it differs from the others."""
     kinds = kinds_of(plan.objective(objective.label).layout)
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
 
 
 def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
-    """The pieces for a model of the objective, each after those that it needs."""
+    """The pieces for a model of the objective, each after the pieces that it needs."""
     return [Piece(UNPRUNED), *dict.fromkeys(curve.piece for curve in curves(plan, objective))]
 
 
@@ -142,7 +142,7 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
         return _at_penalties(plan, plan.scratch_points, lambda at: [_VERSION, SCRATCH, trained, sorted(left[at])])
     if curve.way in (RECOVERED, RECOVERED_RANDOM):
         every = _at_penalties(plan, plan.recover_points, lambda at: _begun(models, recipe, curve, left, at))
-        return [place for place in every if left[place.index]]  # otherwise there is nothing to recover from
+        return [place for place in every if left[place.index]]  # without removed heads there is nothing to recover from
     return _greedy_places(models, recipe, curve, left)
 
 
@@ -162,7 +162,7 @@ def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> st
 
 
 def table_keys(models: StudyModels, curve: RemovalOrder | None, origin: str) -> dict[str, str]:
-    """Keys of a step's tables; for no curve, those of the converged model."""
+    """Keys of a step's tables; without a curve, the keys of the converged model's tables."""
     plan, analysis = models.plan.pruning, models.plan.analysis
     scored = [origin, plan.metric, analysis.sentences, plan.score_sentences, analysis.beams]
     keys = {
@@ -190,9 +190,9 @@ def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | No
 
 
 def recovering_updates(models: StudyModels, curve: RemovalOrder, point: int) -> int:
-    """Updates of recovery, which include those of the sweep if training does not start from its end.
+    """Updates of recovery, including those of the sweep if training does not start from the sweep's model.
 
-    The control with all heads trains as long as at the last recovered step.
+    The control with all heads is trained as long as the model of the last recovered step.
     """
     plan = models.plan.pruning
     if curve.way == RECOVERED_ALL:

@@ -53,7 +53,7 @@ def points(
 ) -> Iterator[Point]:
     """Compute the steps `wanted` of a curve whose planned steps are `every`.
 
-    Methods that continue from step to step also pass through the earlier ones.
+    Methods that continue from step to step also pass through the earlier steps.
     """
     last = max(place.index for place in wanted)
     passed = [place for place in every if place.index <= last] if curve.way in (LEARNED, "iterative") else wanted
@@ -127,7 +127,7 @@ def _chosen(
 def _from_scratch(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
-    """Train from scratch with the step's gates fixed; if no head was removed, the model itself."""
+    """Train from scratch with the step's gates fixed; yield the model itself if no head was removed."""
     left = swept(models, recipe, curve.scope)
     assert left is not None, "its sweep comes before"
     for place in places:
@@ -147,7 +147,7 @@ def _from_scratch(
 def _recovered(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
-    """Train further from the weights of the step, with gates fully open, or from those of the converged model."""
+    """Train further, with gates fully open: from the weights of the step, or from those of the converged model."""
     for place in places:
         model, removed = _to_recover(models, recipe, curve, place)
         objective, data = models.objective(recipe), models.training_data(recipe)
@@ -167,16 +167,16 @@ def _to_recover(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place:
     removed = left[place.index]
     if curve.way == RECOVERED:
         sweep = RemovalOrder(way=LEARNED, scope=curve.scope)
-        with use_display(make_display("silent")):  # reported when it was learned
+        with use_display(make_display("silent")):  # the sweep was reported when it was learned
             for _ in _sweep(models, recipe, sweep, model, models.plan.pruning.penalties[: place.index + 1]):
-                pass  # finished runs are read: the model has the last one's weights
+                pass  # finished runs are read, so the model has the weights of the last one
         return model, removed
     order = rank_heads(model, models.data.validation, RANDOM, kinds=curve.kinds, draw=recipe.seed)
     return model, frozenset(order[: len(removed)])
 
 
 def _falling(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint) -> TrainConfig:
-    """The schedule of recovery: the rate warms up over the same share of updates as at first, and decays to 0."""
+    """The schedule of recovery: the rate warms up over the same share of updates as in training, and decays to 0."""
     training, plan = models.plan.training, models.plan.pruning
     return dataclasses.replace(
         training,
