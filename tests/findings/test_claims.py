@@ -76,7 +76,7 @@ def test_published_effects(published, name, effect, threshold):
         ("representations:V-10", "most frequent tokens over that of the rarest: 1.73 ("),
         ("representations:V-11", "layer 1 of the translation encoder: 2.68 ("),
         ("representations:V-11", "layer 1 of the masked LM: 0.192 ("),
-        ("representations:V-12", "which token dropout removes: 0.627 ("),
+        ("representations:V-12", "that token dropout removes: 0.627 ("),
         ("representations:V-14", "beyond that of the translation encoder: 1.1 ("),
         ("representations:V-15", "layer 2 of 6 to the top: 0.125 ("),
         ("representations:V-15", "right token, layer 1 to the top: 0.031 ("),

@@ -73,7 +73,7 @@ def test_what_is_missing_is_named(published):
     assert absence({"layer_distance": table.iloc[:0]}) == "the table layer_distance is absent"
     assert absence({"layer_distance": table.drop(columns="seed")}) == "the table layer_distance has no column seed"
     typo = absence({}, name="layer_distanse")
-    assert typo.startswith("the table layer_distanse is absent: infoflow makes none of this name. Did you mean layer_")
+    assert typo.startswith("the table layer_distanse is absent: infoflow makes no such table. Did you mean layer_")
     only = {"layer_distance": table[table["objective"] == "masked-lm"]}
     assert absence(only) == "there is no causal LM among the models (masked-lm)"
     trained = {"layer_distance": table[table["trained"]]}

@@ -1,4 +1,4 @@
-"""Controls: a claim's test where the effect should not appear, also on curves made from its own training runs."""
+"""Controls: a claim's test on curves without the effect, some of them made from the claim's own training runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,22 +26,22 @@ from ._table import Reading, gather
 _MOST, _NUM_ORDERS = 400, 400
 
 Side = Mapping[str, str]
-"""Maps the names of the readings of one side to the quantity that each one measures."""
+"""Maps the name of each reading on one side to the quantity that it measures."""
 Draws = Iterator[tuple[dict[str, np.ndarray], float]]
 """The curves of each replica, with its weight."""
 
 
 def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | str) -> Control:
-    """Return a control in which training runs of one objective stand in for all: each side gets other seeds.
+    """Return a control in which the runs of one objective stand in for all sides: each side gets different seeds.
 
     Claims compare means over S seeds, so the deviation of each seed from its objective's mean is divided by √S, which
-    gives it the spread of such a mean. Every objective or reading that can stand in for all has the same weight.
+    gives it the spread of such a mean. All objectives or readings that can stand in have equal weight.
 
     Args:
         reads: The readings of the claim.
-        sides: What the claim compares. A side is the names of its readings or, if they measure several quantities, a
-            mapping from name to quantity. Numbers of the same quantity are interchangeable. There must be at least as
-            many seeds as sides.
+        sides: What the claim compares. A side is given by the names of its readings or, if they measure several
+            quantities, by a mapping from name to quantity. Numbers of the same quantity are interchangeable. There must
+            be at least as many seeds as sides.
 
     Raises:
         ValueError: A side names an unknown reading.
@@ -56,10 +56,10 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
 
 
 def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Control:
-    """Return a control that permutes the layers at random in every training run; curves have `numbers` per layer.
+    """Return a control that permutes the layers at random in every run; curves have `numbers` columns per layer.
 
-    If layers and seeds are so few that a layer has the same place in all training runs in 5 % of the draws or more,
-    nothing is measured.
+    Nothing is measured if there are so few layers and seeds that, in 5 % of the draws or more, a layer has the same
+    place in all training runs.
     """
     return Control(
         "layers in random order, drawn for each training run", reads, replicas=partial(_reordered, numbers=numbers)
@@ -67,7 +67,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
 
 
 def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
-    """Yield replicas of every source, with a distinct training run (or pair) for each side; at most `_MOST` of each."""
+    """Yield up to `_MOST` replicas of each source, with a distinct training run (or pair of runs) for each side."""
     sources = [
         source
         for source in _sources(sides)
@@ -86,7 +86,7 @@ def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
 
 
 def _sources(sides: list[Side]) -> Iterator[dict[str, str]]:
-    """Yield the readings that can stand in for all others: of one side, one reading for each quantity."""
+    """Yield the readings that can stand in for all others: one reading per quantity, all from the same side."""
     measured = sorted({what for side in sides for what in side.values()})
     for side in sides:
         alternatives = [[name for name, what in side.items() if what == one] for one in measured]
@@ -105,7 +105,7 @@ def _orders(size: int, places: int) -> list[tuple[int, ...]]:
 
 
 def _around_mean(one: Samples) -> np.ndarray:
-    """The numbers of each unit, with deviations from their mean shrunk to those of a mean over all seeds, (U, K)."""
+    """The numbers of each unit, (U, K), with deviations from their mean divided by the root of the number of seeds."""
     mean_1K = one.mean()
     return mean_1K + (one.values_UK - mean_1K) / np.sqrt(len(one.seeds))
 
@@ -157,9 +157,9 @@ def try_control(
 ) -> ControlOutcome:
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
-    A control shows the effect if it meets every condition, or the deciding one if that counts by itself
-    (`_meets_alone`); a control of many replicas does if more than 5 % of them do. Replicas of each seed's numbers must
-    meet every condition. They and permutations must also meet the deciding one at least as clearly as the claim does.
+    A control shows the effect if it meets every condition, or only the deciding one if that counts by itself
+    (`_meets_alone`). With many replicas, more than 5 % of them must do so. Replicas of each seed's numbers must meet
+    every condition. These replicas and permutations must also meet the deciding one at least as clearly as the claim.
     """
     try:
         found = gather(control.reads, models, within=seeds)
@@ -220,10 +220,10 @@ def _meets_alone(own: Condition, deciding: Outcome) -> bool:
 
 
 def _beyond_chance(control: Control, finding: Finding, found: dict[str, Samples], index: int) -> bool:
-    """Whether the control's own interval excludes a threshold of 0, which half of all noise passes.
+    """Whether the control's own interval excludes a threshold of 0, which noise passes half of the time.
 
-    True if there is no interval (no replicates, or only the estimates were transformed), because then the estimate
-    counts.
+    True if there is no interval (no replicates, or only the estimates were transformed), because the estimate counts
+    in that case.
     """
     if min(one.num_replicates for one in found.values()) < 2:
         return True
@@ -251,5 +251,5 @@ def _strongest(condition: Condition, weights: np.ndarray | None) -> float:
 
 
 def _farthest(condition: Condition) -> np.ndarray:
-    """Distance of each row beyond the threshold: in its weakest column, or its strongest for a claim on any column."""
+    """Distance of each row beyond the threshold in its weakest column, or its strongest for a claim on any column."""
     return np.min(condition.oriented, axis=1) if condition.over == "all" else np.fmax.reduce(condition.oriented, axis=1)

@@ -18,14 +18,14 @@ from ._model_group import CAUSAL, MASKED, NAMES, TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, check_layers
 
 
-# Shapes of curves: steps, ratios, rank correlations; rows are draws, columns are layers.
+# Shapes of curves: steps, ratios and rank correlations. Rows are draws and columns are layers.
 def falls(curves: np.ndarray) -> np.ndarray:
     """How far each layer's value lies below that of the preceding layer, (N, K − 1)."""
     return -np.diff(curves, axis=1)
 
 
 def total_fall(curves: np.ndarray) -> np.ndarray:
-    """First minus last, (N, 1)."""
+    """The first layer's value minus the last one's, (N, 1)."""
     return curves[:, :1] - curves[:, -1:]
 
 
@@ -51,7 +51,7 @@ def later_over_earlier(curves: np.ndarray) -> np.ndarray:
 
 
 def pair_names(num: int, first: int) -> list[str]:
-    """Labels of all pairs of steps between layers, as `later over earlier`."""
+    """Labels of all pairs of steps between layers, in the form `later over earlier`."""
     return [f"{second}-{second + 1} over {one}-{one + 1}" for one, second in combinations(range(first, first + num), 2)]
 
 
@@ -69,12 +69,12 @@ def step_names(num: int, first: int) -> list[str]:
 
 
 def early_layer(num_layers: int) -> int:
-    """The layer a third of the way up, counted from 1: 2 of 6."""
+    """The layer a third of the way up, counted from 1: layer 2 of 6."""
     return max(1, round(num_layers / 3))
 
 
 def middle_layer(num_layers: int) -> int:
-    """The layer half of the way up, counted from 1: 3 of 6."""
+    """The layer halfway up, counted from 1: layer 3 of 6."""
     return (num_layers + 1) // 2
 
 
@@ -93,7 +93,7 @@ def identity(objective: Spec) -> Reading:
 
 
 def change(objective: Spec) -> Reading:
-    """Distance between consecutive layers 1-2 .. (L−1)-L."""
+    """Distance between consecutive layers, 1-2 to (L−1)-L."""
     return Table(representations.LAYER_DISTANCE.name, objective).by("layer", first=1)
 
 
@@ -102,22 +102,22 @@ def of_objectives(reading: Callable[[Spec], Reading]) -> dict[str, Reading]:
 
 
 def geometry(objective: Spec, measure: str, space: str = "raw") -> Reading:
-    """Similarity of words' states, layers 0..L."""
+    """A similarity `measure` of the states of words, layers 0..L."""
     return Table(representations.GEOMETRY.name, objective).where(measure=measure, space=space).by("layer")
 
 
 def position(objective: Spec) -> Reading:
-    """Mean distance between the positions of a token and of neighbours of the same token, layers 1..L."""
+    """Mean distance between a token's position and those of its nearest occurrences, layers 1..L."""
     return Table(representations.POSITION_NEIGHBOURS.name, objective).by("layer", first=1)
 
 
 def context(objective: Spec, side: Literal["left", "right"]) -> Reading:
-    """Share of neighbours of the same token that also share the adjacent token, layers 1..L."""
+    """Share of the nearest occurrences of a token that also have the same adjacent token, layers 1..L."""
     return Table(representations.CONTEXT_NEIGHBOURS.name, objective).where(side=side).by("layer", first=1)
 
 
 def tag(objective: Spec, column: str) -> Reading:
-    """Share of neighbours of the same token with the same tag, layers 1..L."""
+    """Share of the nearest occurrences of a token that have the same tag, layers 1..L."""
     return Table(representations.TAG_NEIGHBOURS.name, objective).where(tag=column).by("layer", first=1)
 
 
@@ -141,14 +141,14 @@ LANGUAGE_MODEL_INFORMATION: dict[str, Reading] = {
     "masked input": information(MASKED, "input", regime="training"),
     "masked output": information(MASKED, "output", regime="training"),
 }
-"""Information of both language models about their input and output tokens, in their training regime."""
+"""Mutual information of both language models' states with the input and output tokens, in their training regimes."""
 
 TASK_DISTANCES: dict[str, Reading] = {
     "translation–masked LM": task_distance(TRANSLATION, MASKED),
     "causal LM–translation": task_distance(CAUSAL, TRANSLATION),
     "causal LM–masked LM": task_distance(CAUSAL, MASKED),
 }
-"""Distances between the spaces of two objectives, layer by layer, by the names of both."""
+"""Distances between the spaces of two objectives, layer by layer, keyed by the names of both objectives."""
 
 SEED_DISTANCES: dict[str, Reading] = {
     "seeds of translation": seed_distance(TRANSLATION),
@@ -157,15 +157,15 @@ SEED_DISTANCES: dict[str, Reading] = {
 }
 
 
-# A measure by layer and frequency bin as one long curve, and the statistics that claims use.
+# A measure by layer and frequency bin as one long curve, and the statistics that claims compute from it.
 RANK_BINS = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
-"""The published bins, by their lowest rank."""
+"""The published bins, identified by their lowest rank."""
 _LEAST_BINS = 5
 _NUM_REPLICAS = 1000
 
 
 def change_by_rank(objective: Spec) -> Reading:
-    """Change between consecutive layers 1-2 .. (L−1)-L, by published frequency bin."""
+    """Change between consecutive layers, 1-2 to (L−1)-L, by published frequency bin."""
     return _grid(Table(representations.CHANGE_BY_FREQUENCY.name, objective, needs=("layer", "rank_low")), 1)
 
 
@@ -176,7 +176,7 @@ def influence_by_rank(objective: Spec) -> Reading:
 
 
 def _grid(table: Table, first: int) -> Reading:
-    """Concatenate the bins of all layers, lowest layer first; NaN where a bin has too few occurrences."""
+    """Concatenate the bins of all layers, lowest layer first; a bin with too few occurrences is NaN."""
     return Reading((table,), partial(_by_layer_and_bin, name=table.name, layer=table.needs[0], first=first), first)
 
 
@@ -224,7 +224,7 @@ def rarest_over_next(curves: np.ndarray) -> np.ndarray:
 
 
 def permuted_bins(reads: Mapping[str, Reading]) -> Control:
-    """The same numbers with each model's bins in random order, the same for all its layers."""
+    """A control with each model's bins in a random order, which is the same for all layers of the model."""
     return Control(
         "permuted frequency bins",
         reads,
@@ -249,9 +249,9 @@ def _permute(curves: dict[str, np.ndarray]) -> Curves:
 
 # How far the seed of k-means alone can change a curve of mutual information.
 def clustering_control(reads: Mapping[str, Reading]) -> Control:
-    """Flat curves whose layers differ only by the spread over clustering seeds.
+    """A control with flat curves whose layers differ only by the spread over clustering seeds.
 
-    It needs more than one clustering seed; with one it is reported as not measured.
+    It needs more than one clustering seed; with a single one, it is reported as not measured.
     """
     return Control(
         "spread of k-means over its seeds",

@@ -1,4 +1,4 @@
-"""Judges every claim on the tables of a run, also on pretrained or external models."""
+"""Judges every claim on the tables of a run, for models of a study and for pretrained or external models."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ from ._schema import FINDINGS_TABLE
 from ._table import gather, of_seeds
 from ._two_estimates import combined
 
-# Pretrained or external models, on which claims about each model by itself are judged too.
+# Pretrained or external models, on which claims about a single model are judged too.
 #
-# The table `given_scores` lists these models, with a loss on the sentences that were read. A claim about a masked LM,
-# or about all models, is tested on each listed model, which the note of its row names.
+# The table `given_scores` lists these models, with their loss on the sentences that were read. A claim about a masked
+# LM, or about all models, is tested on each listed model, and the note of the claim's row names that model.
 
 TABLE = GIVEN_SCORES.name
 _LOSS = OBJECTIVES["causal-lm"].metrics[0]
@@ -49,7 +49,7 @@ class GivenModel:
         )
 
     def notes(self, finding: Finding) -> list[str]:
-        """What a reader of the verdict should know about the model."""
+        """Notes on the model that a reader of the verdict should know."""
         about = finding.learned[0]
         found = [f"judged on {self.name}, an external model"]
         if self.task != about.name:
@@ -63,7 +63,7 @@ _KINDS = {"encoder": "an encoder without a head", "causal-lm": "a causal LM", "m
 
 
 def given_models(tables: Tables) -> list[GivenModel]:
-    """The pretrained or external models, in the order of the table; [] for a study."""
+    """The pretrained or external models, in the order of the table; an empty list for a study."""
     frame = tables.get(TABLE)
     needed = {"model", "objective", "architecture", "trained", "value", "high", "baseline"}
     if frame is None or not needed <= set(frame.columns):
@@ -83,7 +83,7 @@ def given_models(tables: Tables) -> list[GivenModel]:
 
 
 def group_of_given(tables: Tables, names: Iterable[str], model: GivenModel, objective: Spec) -> ModelGroup:
-    """The named tables' rows about one external model and its control, as if it had been trained on the objective."""
+    """The named tables' rows about an external model and its control, as if the model had learned the objective."""
     kept: dict[str, pd.DataFrame] = {}
     for name in names:
         frame = tables.get(name)
@@ -122,7 +122,7 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding]) -> I
     chosen = list(findings)
     read = dict.fromkeys(table for finding in chosen for table in finding.tables)
     given = given_models(tables)
-    group = cache(partial(group_of_given, tables, tuple(read)))  # all claims share these few models
+    group = cache(partial(group_of_given, tables, tuple(read)))  # cached, since all claims share these few models
     for place, models in enumerate(model_groups(tables, read)):
         why_not = cache(partial(shortfall, models))
         for finding in chosen:
@@ -132,7 +132,7 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding]) -> I
                 yield from (_judged_on(finding, one, group) for one in given)
 
 
-_NO_INTERVAL = "these numbers are of one seed and without a bootstrap over sentences, so they have no interval"
+_NO_INTERVAL = "these numbers come from one seed, without a bootstrap over sentences, so they have no interval"
 
 _WhyNot = Callable[[Spec, int], str | None]
 """Why the model of an objective and a seed counts as not having learned its task, or None."""
@@ -182,7 +182,7 @@ def _blank(finding: Finding, models: ModelGroup) -> dict[str, object]:
 
 
 def _judged(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Judged:
-    """The claim on a group of models, by two estimates if it has two."""
+    """Judge the claim on a group of models, by both of its estimates if it has two."""
     own = _judged_alone(finding, models, why_not)
     if finding.another is None:
         return own
@@ -199,7 +199,7 @@ def _judged_alone(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Jud
         seeds = _seeds(finding, found, why_not)
         found = of_seeds(found, set(seeds.used))
         if min(one.num_replicates for one in found.values()) < 2:
-            raise Absent("the tables hold no bootstrap replicates, so there is no interval")
+            raise Absent("the tables have no bootstrap replicates, so there is no interval")
     except Absent as absent:
         return Judged(row={**row, "verdict": UNTESTABLE, "reason": _sentence(str(absent))})
     tested = _tested(finding, models, found, seeds)
@@ -207,9 +207,10 @@ def _judged_alone(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Jud
 
 
 def _seeds(finding: Finding, found: dict[str, Samples], why_not: _WhyNot) -> _Seeds:
-    """Select the seeds whose models have all learned their tasks; if they are too few, all seeds, with the reasons.
+    """Select the seeds whose models have all learned their tasks or, if these are too few, all seeds with the reasons.
 
-    The models of at least three seeds must have learned (of all if there are fewer), so that none is a lucky seed.
+    The models of at least three seeds (of all seeds if there are fewer) must have learned, so that no verdict depends
+    on a single lucky seed.
     """
     present = sorted(set.intersection(*(one.seeds for one in found.values())))
     reasons = {seed: [r for o in finding.learned if (r := why_not(o, seed))] for seed in present}
@@ -268,9 +269,9 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], see
 
 
 def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
-    """How many seeds would decide the claim; None if the interval decides already and something else keeps it open.
+    """How many seeds would decide the claim; None if its interval already does and something else prevents a verdict.
 
-    For shares of counted items in each seed, Wilson's interval must decide as well.
+    If the values are shares of counted items in each seed, Wilson's interval must decide as well.
     """
     condition = deciding.condition
     needed = seeds_to_decide(
@@ -293,7 +294,7 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
         found = gather(asked.reads, models, within=set(seeds.used))
     except Absent as absent:
         return [f"how far two halves of the sentences agree is not known ({absent})"]
-    halves = {name: float(one.values_UK.min()) for name, one in found.items()}  # NaN of any seed stays
+    halves = {name: float(one.values_UK.min()) for name, one in found.items()}  # a NaN of any seed is kept
     return [
         f"in a {name}, {asked.of} from two halves of the sentences correlate at only {short(value)} "
         f"(needed: {asked.least}): evaluate on more sentences"

@@ -19,7 +19,7 @@ UNTESTABLE: Verdict = "not testable here"
 SHARE = (0.0, 1.0)
 """The range of a share, for `Condition.bounds`."""
 MOST_THINGS = 10_000
-"""Largest number of items that is reported as needed."""
+"""The largest number of items that is ever reported as needed."""
 GAIN = (-1.0, 1.0)
 """The range of a difference of shares."""
 CORRELATION = (-1.0, 1.0)
@@ -30,8 +30,8 @@ CORRELATION = (-1.0, 1.0)
 class Condition:
     """A statement that `values` lie beyond `threshold`, in all columns or in any of them.
 
-    Rows are the estimate, each seed, and draws of other seeds and sentences. Columns are what the claim ranges over,
-    usually layers.
+    The rows are the estimate, each seed, and draws of other seeds and sentences. The columns are the items about which
+    the claim makes its statement, usually layers.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Condition:
     side: Literal["above", "below"] = "above"
     over: Literal["all", "any"] = "all"
     bounds: tuple[float, float] | None = None  # range of the values and hence of the interval ends
-    alone: bool = True  # whether a control that meets only this condition shows the claim; not if it states an absence
+    alone: bool = True  # whether a control that meets only this condition shows the claim; False for an absence
     of: int = 0  # values are shares of this many things in each seed, such as heads; 0: not counted
     step: float = 0.0  # resolution of the values: the interval extends at least this far each way
     reach: tuple[float, float] = (0.0, 0.0)
-    """How far below and above the values the truth may lie, if a time behind them is only a bound.
+    """How far below and above the values the truth may lie, if they come from a time that is only a bound.
 
-    NaN means no limit, and then nothing is decided on that side.
+    NaN means no limit; nothing is decided on that side.
     """
     published: float = np.nan  # the source's value for the deciding column; NaN: none
 
@@ -200,7 +200,7 @@ def _inside(bounds: tuple[float, float], effect: float, ends: list[float]) -> li
 
 
 def judge_all(conditions: Sequence[Condition], rows: ResampledRows) -> list[Outcome]:
-    """Judge the conditions of one claim together, because each one not clearly met may fail by chance."""
+    """Judge the conditions of one claim together, because each condition that is not clearly met may fail by chance."""
     spreads = [Spread.of(condition.oriented, rows) for condition in conditions]
     num_tests = sum(_chances(*pair) for pair in zip(conditions, spreads, strict=True))
     return [judge(condition, spread, num_tests) for condition, spread in zip(conditions, spreads, strict=True)]
@@ -214,7 +214,7 @@ def wilson(share: float, num: int) -> tuple[float, float]:
 
 
 def _chances(condition: Condition, spread: Spread) -> int:
-    """Number of columns not clearly beyond the threshold; at most one for a claim on any column."""
+    """Number of columns that are not clearly beyond the threshold; at most one for a claim on any column."""
     clear = spread.ends()[0] > 0
     return int((~clear).sum()) if condition.over == "all" else int(not clear.any())
 
@@ -232,13 +232,13 @@ Hinders = Callable[[Curves, Verdict], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The same test on other curves, in which the effect should not appear.
+    """The test of a claim on other curves, in which the effect should not appear.
 
-    If a control shows the effect, a claim that holds becomes undetermined. A `transform` turns the curves into one or
-    many replicas of a null. The replica at the 95th percentile counts; it shows the effect if it meets every condition,
-    or only the deciding one. `replicas` makes weighted replicas from each seed's numbers (`seeds_alone`,
-    `layers_in_any_order`); they show the effect if they meet every condition, and the deciding one at least as clearly
-    as the claim. A control that is not `decisive` is reported but decides nothing.
+    If a control shows the effect, a claim that would hold becomes undetermined. A `transform` turns the curves into one
+    or many replicas of a null. The replica at the 95th percentile counts; it shows the effect if it meets every
+    condition, or only the deciding one. `replicas` makes weighted replicas from each seed's numbers (`seeds_alone`,
+    `layers_in_any_order`), which show the effect if they meet every condition, and the deciding one at least as clearly
+    as the claim does. A control that is not `decisive` is reported but does not affect the verdict.
     """
 
     name: str
@@ -263,8 +263,8 @@ class Agreement:
 
 
 NO_CAUSE = (
-    "None was found: neither fixed positions, 1,000 clusters, a last norm without gain and bias, nor ten million "
-    "tokens made it hold."
+    "No cause was found: with fixed positions, 1,000 clusters, a last norm without gain and bias, or ten million "
+    "tokens, the claim still did not hold."
 )
 
 
@@ -282,13 +282,13 @@ class Finding:
     controls: tuple[Control, ...]
     learned: tuple[Spec, ...]  # objectives whose models must have learned their task; (): none must
     hinders: Hinders | None = None  # gives the reason why the numbers cannot support a verdict
-    given: "Given | None" = None  # how it is judged on models that no study trained; None: not at all
-    minimum_seeds: int = 3  # 1 for a claim about each model by itself, which involves no difference between models
-    reliable: Agreement | None = None  # required for a verdict, since numbers by chance do not agree
-    uncontrolled: str = ""  # why no control could show it, so that only the interval decides
-    another: "Another | None" = None  # a second estimate of what it is about
-    cause: str = ""  # why it failed in our experiments, as far as we found out
-    examined: str = ""  # the folder of `experiments/studies` that shows it
+    given: "Given | None" = None  # how the claim is judged on models that no study trained; None: not at all
+    minimum_seeds: int = 3  # 1 for a claim about single models, which involves no difference between models
+    reliable: Agreement | None = None  # required for a verdict, since chance numbers do not agree
+    uncontrolled: str = ""  # why no control could show the claim, so that only the interval decides
+    another: "Another | None" = None  # a second estimate of the quantity that the claim is about
+    cause: str = ""  # why the claim failed in our experiments, as far as we found out
+    examined: str = ""  # the folder of `experiments/studies` that shows this cause
 
     def conditions(self, curves: Curves) -> list[Condition]:
         """The claim's conditions on rows of curves; a ratio to zero is infinite or undefined and decides nothing."""
@@ -302,7 +302,7 @@ class Finding:
 
     @property
     def known_cause(self) -> str:
-        """Why the claim failed in our experiments, and the folder that shows it; empty: not examined."""
+        """Why the claim failed in our experiments, and the folder that shows the cause; empty: not examined."""
         return f"{self.cause} See experiments/studies/{self.examined}." if self.cause else ""
 
     @property
@@ -314,16 +314,16 @@ class Finding:
 
     @property
     def all_tables(self) -> tuple[str, ...]:
-        """The tables that the claim reads, with those of its other estimate, which a run need not have."""
+        """The tables that the claim reads, including those of its other estimate, which a run need not have."""
         other = self.another.finding.tables if self.another else ()
         return tuple(dict.fromkeys([*other, *self.tables]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Another:
-    """The same claim by another estimate, and readings of both estimates where the truth is known.
+    """The same claim judged by another estimate, and readings of both estimates at a point where the truth is known.
 
-    The readings in `known` and `own_known` have two numbers, the estimate and the truth.
+    The readings in `known` and `own_known` have two numbers: the estimate and the truth.
     """
 
     name: str
@@ -335,13 +335,13 @@ class Another:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """How a claim about each model by itself is judged on a pretrained or external model.
+    """How a claim about single models is judged on a pretrained or external model.
 
     The claim's readings name one objective, and the model is treated as if it had been trained on it.
     """
 
     tasks: tuple[str, ...] = ()  # kinds of models that it applies to: "encoder", "causal-lm", ...; (): all
-    finding: Finding | None = None  # version for one model if the claim reads several; None: unchanged
+    finding: Finding | None = None  # the claim's version for one model if it reads several models; None: unchanged
 
 
 def claim(
@@ -358,8 +358,8 @@ def claim(
 ) -> Callable[[Test], Finding]:
     """Declare a claim whose conditions the decorated function states; `further` sets other fields of `Finding`.
 
-    By default the models of all objectives in `reads` must have learned their task, a claim that is also judged on
-    given models needs one seed, and the only control is the same reading of untrained models.
+    By default, the models of all objectives in `reads` must have learned their task, a claim that is also judged on
+    external models needs only one seed, and the only control is the same readings of untrained models.
     """
     if learned is None:
         tables = [table for reading in reads.values() for table in reading.tables]

@@ -1,4 +1,4 @@
-"""Readings of tables that have one row per head, with selection on one half of the sentences."""
+"""Readings of tables that have one row per head; heads are selected on one half of the sentences."""
 
 # R bootstrap replicates, N heads or layers
 # R bootstrap replicates, N heads or other rows, K numbers
@@ -14,10 +14,10 @@ from ._curves import spearman
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, together
 
-# Selects a head or layer on one half of the sentences and reports its number on the other half.
+# Selection of a head or layer on one half of the sentences, and its number on the other half.
 #
 # The largest of many numbers is partly due to chance, so it is too large on the sentences that selected it. Heads and
-# layers are selected seed by seed, by the estimate on the first half, and followed through the replicates.
+# layers are therefore selected for each seed by the estimate on the first half, and stay the same in all replicates.
 
 CHOSEN = (
     "chosen on one half of the sentences and reported on the other, so that a number truly at the threshold passes in "
@@ -29,7 +29,7 @@ CHOSEN = (
 def held_out(numbers_RN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimates on the first half of the sentences, (N,), and on the second half with replicates, (1 + R, N).
 
-    If the replicates are not over blocks of sentences, the halves are unknown, and both come from all sentences.
+    If the replicates are not over blocks of sentences, the halves are unknown, and both results use all sentences.
     """
     value_N, finite_N = numbers_RN[0], np.isfinite(numbers_RN[0])
     halves = on_halves(value_N, list(numbers_RN[1:].T))
@@ -49,10 +49,10 @@ def largest(numbers_RN: np.ndarray) -> np.ndarray:
 
 # Readings of tables that have one row per head.
 #
-# Heads do not correspond between seeds, so they are selected seed by seed on one half of the sentences and reported on
-# the other. If a table covers more, the numbers describe the encoder's self-attention.
+# Heads do not correspond between seeds, so they are selected for each seed on one half of the sentences and reported on
+# the other. If a table covers several kinds of attention, the numbers describe the encoder's self-attention.
 
-POSITIONAL = 0.9  # share of tokens at one offset that makes a head positional
+POSITIONAL = 0.9  # least share of tokens with the most attention at one offset that makes a head positional
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 """Shares of removed heads at which claims read a curve."""
 MATTERS = 0.01
@@ -61,27 +61,27 @@ _HEAD = ["layer", "head"]
 
 
 def heads(name: str, objective: Spec, **alternatives: object) -> Table:
-    """Rows about self-attention heads; of a tuple of alternatives, the first that exists is read."""
+    """Rows about self-attention heads; if a value is a tuple of alternatives, the first one that exists is read."""
     wide = {key: value if isinstance(value, tuple) else (value,) for key, value in alternatives.items()}
     return Table(name, objective, known=True).where(kind="self", **wide)
 
 
 def best_heads(*tables: Table, less: str = "") -> Reading:
-    """Largest number over the rows of each table, less the column `less` (such as the baseline) if it is named."""
+    """Largest number over the rows of each table, minus the column `less` (such as the baseline) if it is named."""
     return together(_best, *tables, less=less)
 
 
 def one_head(*tables: Table, less_baseline: tuple[bool, ...], thresholds: tuple[float, ...]) -> Reading:
     """Several numbers of one head per seed: the head whose smallest margin over the thresholds is largest.
 
-    Where `less_baseline` is true, the larger of a number's controls is subtracted: the baseline and, for rare tokens,
-    the score with shuffled ranks.
+    Where `less_baseline` is true, the larger of a number's controls is subtracted. These are the baseline and, for rare
+    tokens, the score with shuffled ranks.
     """
     return together(_one_head, *tables, less_baseline=less_baseline, thresholds=thresholds)
 
 
 def busiest_layer(*tables: Table, relative: Table) -> Reading:
-    """Head means in the layer where the first table's mean is largest; those of `relative` over its mean baseline."""
+    """Means over heads in the layer with the first table's largest mean; that of `relative` is over its baseline's."""
     return together(_busiest, *tables, relative)
 
 
@@ -100,25 +100,25 @@ def dominant_heads() -> Reading:
 
     The columns are, for each layer, the share of its most relevant head times the number of heads; Spearman's
     correlation of relevance and confidence over all heads, without the first layer's rare-token head if rare-token
-    scores were measured; and that head's relevance times the number of heads (NaN without these scores).
+    scores were measured; and the rare-token head's relevance times the number of heads (NaN without these scores).
     """
     tables = [heads(f"head_{name}", TRANSLATION) for name in ("relevance", "confidence")]
     return together(_dominant, *tables, heads(HEAD_RARE_TOKEN.name, TRANSLATION, rarest=1), optional=1)
 
 
 def ablations(stack: str, kind: str, removed: str) -> Table:
-    """Change of the loss by ablating each head alone ("head"), or all others of its layer ("others")."""
+    """Change of the loss when each head alone is ablated ("head"), or all other heads of its layer ("others")."""
     table = Table(HEAD_ABLATION.name, TRANSLATION, needs=("layer", "head", "value"))
     return table.where(stack=stack, kind=kind, removed=removed, mode="zero", metric="loss")
 
 
 def mattering_share(table: Table) -> Reading:
-    """Per seed: share of ablations that change the loss by more than `MATTERS` either way, and number of ablations."""
+    """For each seed, the share of ablations that move the loss by more than `MATTERS`, and the number of ablations."""
     return table.reduce(_mattering)
 
 
 def best_head_left(stack: str, kind: str) -> Reading:
-    """Change of the loss if each layer keeps only its best head; baseline: a random head."""
+    """Change of the loss if each layer keeps only its best head; the baseline keeps a random head."""
     return Reading((ablations(stack, kind, "others"),), _best_left, 0)
 
 
@@ -232,6 +232,6 @@ def _finite(rows: SeedRows) -> np.ndarray:
 
 
 def beside(columns: list[np.ndarray]) -> np.ndarray:
-    """Stack columns of numbers, truncated to the common number of replicates."""
+    """Stack columns of numbers after truncating them to their common number of replicates."""
     common = min(map(len, columns))
     return np.stack([column[:common] for column in columns], axis=1)

@@ -16,20 +16,20 @@ from infoflow.results import Samples
 # Rows of curves for a claim's statistic: the estimate, each seed, and draws of other seeds and sentences.
 #
 # A statistic is any function of a row. It uses curves averaged over seeds, as a figure shows them, so rows consist of
-# curves. Their effect on the statistic is determined afterwards (below).
+# curves. How far the deviations move the statistic is determined afterwards (below).
 
 NUM_DRAWS = 600
-_NUM_APART = 600  # total number of rows of replicates without one seed
+_NUM_APART = 600  # total number of rows in `replicates_without_seed`
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResampledRows:
     """The role of each row of resampled curves.
 
-    Draws are the estimate plus random sums of deviations, times the scale of Student's t: the seeds' deviations with S
-    − 1 degrees of freedom, and the sentences' replicates with those of their bootstrap. For a linear statistic, such
-    draws have the distribution of its t interval for any number of seeds; for a ratio, their percentiles form Fieller's
-    interval. Draws come in mirrored pairs.
+    Each draw is the estimate plus a random sum of deviations, scaled as in Student's t distribution. The deviations of
+    seeds have S − 1 degrees of freedom, those of sentence replicates the degrees of freedom of their bootstrap. For a
+    linear statistic, such draws have the distribution of its t interval for any number of seeds; for a ratio, their
+    percentiles form Fieller's interval. Draws come in mirrored pairs.
     """
 
     num_seeds: int
@@ -48,7 +48,7 @@ class ResampledRows:
 
 @lru_cache(maxsize=16)
 def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> ResampledRows:
-    """The roles of rows for these numbers of seeds and replicates. All claims share the draws; `redraw` varies them."""
+    """The roles of the rows for these numbers of seeds and replicates; all claims share one `redraw`'s draws."""
     several = num_seeds > 1
     apart = min(num_replicates, max(2, _NUM_APART // num_seeds)) if several else 0
     sizes = {
@@ -110,13 +110,13 @@ def _rows_of(one: Samples, seeds: list[int], rows: ResampledRows) -> np.ndarray:
 # same percentile of the draws' linear approximation is replaced by its true value $t s$. For a linear statistic only
 # that value remains, and no draw matters; for a ratio the result is nearly Fieller's interval.
 #
-# Other statistics, such as a rank correlation, move in steps where curves cross. Joint draws of seeds and sentences
-# then give the percentiles: the interval contains whatever might have been observed by chance near a tie.
+# Other statistics, such as a rank correlation, jump where curves cross. Joint draws of seeds and sentences then give
+# the percentiles, so the interval contains whatever might have been observed by chance near a tie.
 
 TAIL = 0.025
-_ROUGH = 0.2  # share of the median draw that a linear approximation may miss
+_ROUGH = 0.2  # largest error of a linear approximation, as a share of the median draw
 _RESOLUTION = 1e-9  # relative deviations below this are rounding
-_NEAR_TIES = 0.4  # factor of the tail: draws centre on the observed order and so miss the true one more often
+_NEAR_TIES = 0.4  # factor of the tail, since draws centre on the observed order and so miss the true one more often
 
 
 class _Sorted:
@@ -155,7 +155,7 @@ class _Part:
         return _Sorted(self.moves_NC), _Sorted(self.linear_NC)
 
     def halves(self, num_tests: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Half widths below and above the estimate, (C,), and their quantile."""
+        """Half widths of the interval below and above the estimate, (C,), and the quantile that they use."""
         quantile = largest_t(num_tests, self.df)
         exact_C = quantile * np.sqrt((self.effects_DC**2).sum(axis=0))
         tail = t_tail(quantile, self.df)
@@ -177,7 +177,7 @@ class Spread:
     @classmethod
     @np.errstate(invalid="ignore")
     def of(cls, values: np.ndarray, rows: ResampledRows) -> "Spread":
-        """Build it from a statistic's values on all rows, (rows, C); undefined estimates stay undefined."""
+        """Build a spread from a statistic's values on all rows, (rows, C); undefined estimates stay undefined."""
         estimate_C, replicates_RC = values[0], values[rows.replicates]
         noise_RC = _finite(replicates_RC - replicates_RC.mean(axis=0))
         sentences = _Part(
@@ -213,7 +213,7 @@ class Spread:
 
     @cached_property
     def _nearly_linear(self) -> np.ndarray:
-        """Which columns the linear approximation follows closely, (C,)."""
+        """Whether the linear approximation follows each column closely, (C,)."""
         parts = [self.sentences.linear_NC, *([self.seeds.linear_NC] if self.seeds is not None else [])]
         rest_C, whole_C = (np.median(np.abs(one), axis=0) for one in (self.joint_NC - sum(parts), self.joint_NC))
         return rest_C <= _ROUGH * whole_C + _RESOLUTION * np.abs(self.estimate_C)
@@ -223,7 +223,7 @@ class Spread:
         return _Sorted(self.joint_NC)
 
     def ends(self, num_tests: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of the columns, (C,), each exceeded in 2.5 % of cases; `num_tests`: see `largest_t`."""
+        """Lower and upper ends of the columns' 95 % intervals, each (C,); for `num_tests`, see `largest_t`."""
         with np.errstate(invalid="ignore"):
             down, up, t_sentences = self.sentences.halves(num_tests)
             linear, df = self._nearly_linear, self.sentences.df
@@ -245,8 +245,8 @@ def largest_t(num: int, df: float) -> float:
     """The 97.5 % quantile of the largest of `num` independent normal variables over one standard error.
 
     For one variable this is Student's quantile. The standard error has `df` degrees of freedom and belongs to the
-    largest only, so this is far less than Bonferroni's quantile, which guards against the smallest standard error of
-    all.
+    largest variable only, so this is far less than Bonferroni's quantile, which guards against the smallest of all
+    standard errors.
     """
     from scipy.special import gammaincinv, ndtr  # slow imports
 

@@ -1,4 +1,4 @@
-"""The models that claims are tested on: their objectives, of one architecture, at one point of training."""
+"""The models that claims are tested on: their objectives, and groups of one architecture at one point of training."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, Spec, firs
 from infoflow.training import SUFFIX
 
 CAUSAL = Spec("causal-lm")
-"""Models of causal language modelling."""
+"""Objectives of causal language models."""
 MASKED = Spec("masked-lm")
-"""Models of masked language modelling."""
+"""Objectives of masked language models."""
 TRANSLATION = Spec("translation")
 """Models of translation."""
 TOKEN_DROPOUT = Spec("translation", "token-dropout")
@@ -47,7 +47,7 @@ SAME_BM25, SAME_FROZEN, SAME_LEARNED = (
 )
 GOLD_PAIRS = Spec("read-gold", "pairs")
 EXCHANGED = tuple(Spec("retrieve-learned", f"exchange-{parts}") for parts in ("both", "reader", "retriever", "neither"))
-"""Named after the parts that come from the trained model; the other parts are initial."""
+"""Named after the parts that come from the trained model; the other parts keep their initial weights."""
 
 NAMES = {
     CAUSAL: "causal LM",
@@ -91,7 +91,7 @@ NAMES = {
 }
 
 
-# The models that claims are tested on: of one architecture, at one point of training and before it.
+# The models that claims are tested on: models of one architecture at one point of training, and before training.
 #
 # Readings get model rows only from here, so that no number ever mixes two models of one objective and seed.
 
@@ -120,7 +120,7 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._known:
             frame = self._tables[name]
-            if name == "alignment" and "objective" not in frame:  # its models were unnamed, but always the same
+            if name == "alignment" and "objective" not in frame:  # its models had no names, but were the same
                 frame = frame.assign(objective=MASKED.name)
             frame = frame if frame.empty else with_keys(frame)
             columns = [c for c in ("architecture", "architecture_a", "architecture_b") if c in frame]
@@ -222,9 +222,9 @@ def group_of(tables: Tables, architecture: str, update: int) -> ModelGroup:
 
 
 def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:
-    """Architectures and updates of a table's trained models; for pairs, those of both models.
+    """Architectures and updates of a table's trained models; in a table of pairs, those of the first model.
 
-    Tables over training are read whole, for the end of training.
+    Tables over training are read as a whole and count for the end of training.
     """
     if "lr_share" in frame.columns:
         frame = frame.assign(update=END)
@@ -242,10 +242,10 @@ def _other_side(column: str) -> str:
 
 
 def _made_by(name: str) -> str:
-    """What makes the table, to be appended to a sentence; "" if every study makes it."""
+    """What produces the table, as text to append to a sentence; "" if every study makes it."""
     measured = TABLES.get(name.removesuffix(SUFFIX))
     if measured is None:
-        return f": infoflow makes none of this name.{did_you_mean(name, TABLES)}"
+        return f": infoflow makes no such table.{did_you_mean(name, TABLES)}"
     needs = [measured.made_by] if measured.made_by else []
     if name.endswith(SUFFIX):
         heavy = "" if measured.light else f" and {measured.name} in its light or heavy list"

@@ -1,4 +1,4 @@
-"""Reasons for no verdict: too few runs, unlearned tasks, moving estimates; and how many seeds would decide."""
+"""Reasons for no verdict (too few runs, unlearned tasks, moving estimates), and how many seeds would decide a claim."""
 
 import math
 from bisect import bisect_left
@@ -19,15 +19,15 @@ from ._table import Reading, gather
 
 # Cases with too few runs, heads or tasks for any verdict.
 #
-# A share of few items has a wide interval even if all agree, and so has a value read off few checkpoints; then no
-# number can lie clear of the threshold. Likewise, few layers are often in the claimed order by chance.
+# A share of few items has a wide interval even if all items agree, and so has a value read off few checkpoints. Such an
+# interval always includes the threshold. Likewise, few layers are often in the claimed order by chance.
 
 Side = Literal["hold", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class TooFew:
-    """A verdict that these measurements cannot give, and what it would need."""
+    """A verdict that these measurements cannot give, and how many items it would need."""
 
     to: Side
     what: str  # what is too few
@@ -43,7 +43,7 @@ class TooFew:
 
 
 def too_few(outcomes: Iterable[Outcome], num_seeds: int) -> list[TooFew]:
-    """Why too few items prevent a claim from holding, and from failing, whatever its numbers are.
+    """The conditions with too few items for the claim to hold, or to fail, whatever their numbers are.
 
     A claim holds if all of its conditions hold, and fails if any of them fails.
     """
@@ -60,7 +60,7 @@ def too_few_orders(what: str, there: int, level: float) -> TooFew | None:
 
 
 def _short_of(condition: Condition, to: Side, num_seeds: int) -> TooFew | None:
-    """Why a condition cannot be clearly met, or clearly missed."""
+    """Why a condition cannot be clearly met (`to` is "hold") or clearly missed ("fail")."""
     upwards = (condition.side == "above") == (to == "hold")
     if condition.of:
         there, best = condition.of * num_seeds, 1.0 if upwards else 0.0
@@ -79,22 +79,22 @@ def _clear(ends: tuple[float, float], threshold: float, upwards: bool) -> bool:
     return bool(ends[0] > threshold if upwards else ends[1] < threshold)
 
 
-# Whether a model has learned its task, since a claim about an objective says nothing about a model that has not.
+# Whether a model has learned its task, since a claim about an objective says nothing about a model that did not learn.
 #
 # The rule was fixed before any verdict was seen and uses only task scores, on the test split if there is one. Each
-# objective declares it (`metrics`); for most:
+# objective declares its own rule (`metrics`); for most objectives:
 #
 # - the loss lies at least 10 % below that of a model that knows token frequencies and nothing else (the upper end of
 #   the loss's interval below 0.9 times the unigram loss): the model uses context, beyond what a few updates teach;
 # - a translation model's BLEU lies at least 10 points above that of copying the source (lower end of the interval).
-#   Below about 10 points, machine translation is commonly regarded as useless; neither a decoder that ignores the
-#   source nor a copy reaches that.
+#   Below about 10 points, machine translation is commonly regarded as useless. Neither a decoder that ignores the
+#   source nor a copy of the source reaches 10 points.
 #
 # Models trained with passages are judged by the share of their own training queries that they answer: the study writes
 # `learned` (1 or 0) to the table retrieval_scores, and a model without the entry counts as having learned.
 #
-# For replaced tokens the area under the curve must exceed a half by .1, and for pairs the accuracy must exceed the
-# share of the more frequent answer by .05; a distilled model is judged by its own loss on masked tokens.
+# For replaced tokens, the area under the ROC curve must exceed a half by .1; for sentence pairs, the accuracy must
+# exceed the share of the more frequent answer by .05. A distilled model is judged by its own loss on masked tokens.
 
 _COLUMNS = ["seed", "trained", "split", "metric", "value", "low", "high", "baseline"]
 
@@ -157,14 +157,15 @@ def _text(score: pd.Series) -> str:
     return f"{score['value']:.3g} ({score['low']:.3g} to {score['high']:.3g})"
 
 
-_AT_HALF = "at_half"  # column with the number that half of the sentences would have given
+_AT_HALF = "at_half"  # column with the number measured on half of the sentences
 
 
 def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:
     """Why more text might change the verdict, or None.
 
-    The last doubling of the text moved an effect; if another move of the same size would cross the threshold, the
-    estimate has not converged. A claim holds if all of its conditions hold, and fails if the deciding one fails.
+    The last doubling of the text moved each effect by some amount. If another move of the same size would cross the
+    threshold, the estimate has not converged. A claim holds if all of its conditions hold, and fails if the deciding
+    one fails.
     """
     halves = {name: _at_half(reading, models) for name, reading in finding.reads.items()}
     if halves == dict(finding.reads):
@@ -195,7 +196,7 @@ def _at_half(reading: Reading, models: ModelGroup) -> Reading:
 
 
 MOST_SEEDS = 1000
-"""Largest number of seeds that is reported as needed."""
+"""The largest number of seeds that is ever reported as needed."""
 
 
 def seeds_to_decide(
@@ -203,14 +204,14 @@ def seeds_to_decide(
 ) -> int | None:
     r"""The least number of seeds whose interval would exclude the threshold, if the true effect equals its estimate.
 
-    With $k$ seeds the squared standard error is $e^2$ from the seeds, and $s^2$ from the sentences beyond what the
-    spread over seeds contains. $n$ seeds on the same sentences have $a^2 = e^2 k / n$ and the half width
+    With $k$ seeds, the squared standard error is $e^2$ from the seeds and $s^2$ from the sentences, without the part
+    that the spread over seeds already contains. $n$ seeds on the same sentences have $a^2 = e^2 k / n$ and half width
 
     $$ h(n) = \max\left(\frac{t_{n-1}\, a^2 + t_s\, s^2}{\sqrt{a^2 + s^2}},\ t_s\, s\right) $$
 
     as in `infoflow.foundation.join_halves`, where $t_{n-1}$ is Student's quantile. The interval's extent towards the
-    threshold, which may be wider (several layers, a rank correlation), is assumed to shrink as $h(n) / h(k)$; the
-    answer is the least $n > k$ at which it falls short of the threshold. This is for planning, not a guarantee: $n$
+    threshold, which may be wider (several layers, a rank correlation), is assumed to shrink as $h(n) / h(k)$. The
+    result is the least $n > k$ at which it no longer reaches the threshold. This is for planning, not a guarantee: $n$
     seeds decide an effect of exactly this size in about half of all studies, and a few seeds determine their own spread
     only up to a factor of two.
 
@@ -220,11 +221,11 @@ def seeds_to_decide(
         threshold: Value that the interval must exclude.
         seeds: $k$, the current number of seeds.
         seed_error: $e$, standard error of the effect from the choice of seeds, in its unit; NaN: unknown.
-        sentence_error: $s$, the same from the choice of sentences.
+        sentence_error: $s$, standard error from the choice of sentences.
 
     Returns:
-        The number; `MOST_SEEDS` + 1 if no number up to `MOST_SEEDS` suffices; None for a single seed, and if the
-            interval already excludes the threshold or does not come from the seeds' spread.
+        The number of seeds, or `MOST_SEEDS` + 1 if no number up to `MOST_SEEDS` suffices. None for a single seed, or if
+            the interval already excludes the threshold or does not come from the seeds' spread.
     """
     gap = abs(effect - threshold)
     reach = abs((interval.low if effect > threshold else interval.high) - effect)
@@ -240,7 +241,7 @@ def seeds_to_decide(
     def decides(num: int) -> bool:
         return reach * half(num) < gap * half(seeds)
 
-    numbers = range(seeds + 1, MOST_SEEDS + 1)  # the half width falls with every seed
+    numbers = range(seeds + 1, MOST_SEEDS + 1)  # the half width falls with every additional seed
     return seeds + 1 + bisect_left(numbers, True, key=decides)
 
 

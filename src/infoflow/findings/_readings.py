@@ -1,11 +1,11 @@
 """Readings that several claims share: probes, closed self-attention, end tasks, and times known only as bounds.
 
-An event found at the first checkpoint may have happened at any earlier update, and a change that continues at the last
-one may end at any later update. So the truth may lie below or above a number computed from such times. A claim passes
-this to its condition (`Condition.reach`), and no verdict depends on the unknown side.
+An event found at the first checkpoint may have happened at any earlier update, and a change that is still going on at
+the last checkpoint may end at any later update. So the truth may lie below or above a number computed from such times.
+A claim tells its condition how far (`Condition.reach`), and no verdict depends on the unknown side.
 
-Readings return the two parts of `reach` as separate numbers, since they differ between seeds: how far the truth may lie
-below and above, NaN if unlimited. The mean over seeds is then the reach of the mean.
+Readings return the two parts of `reach` (how far the truth may lie below and above; NaN if unlimited) as separate
+numbers, since they differ between seeds. The mean over seeds is then the reach of the mean.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,9 +28,9 @@ from ._table import Reading, SeedRows, Table, check_layers, exact, one_number, t
 # R bootstrap replicates, K layers or numbers, T tasks
 _NUM_REPLICAS = 1000
 WHOLE = 1.0
-"""Share of the training sentences that a probe learns from, unless a claim is about a smaller share."""
+"""The share of its training sentences that a probe uses, unless a claim is about a smaller share."""
 TOKEN_TASKS = ("upos", "xpos", "ccg", "parent")
-"""Tasks with a label per word: claims use the first one that a run has."""
+"""Tasks with a label per word; claims use the first of these tasks that a run has."""
 
 
 def accuracy(
@@ -41,12 +41,12 @@ def accuracy(
 
 
 def at_best(objective: Spec, task: str | tuple[str, ...], share: float, *, labels: str = "task") -> Reading:
-    """Accuracy at the best layer by the estimate, for probes trained on a share of the sentences."""
+    """Accuracy of probes trained on a share of the sentences, at the layer whose estimate is best."""
     return _scores(objective, task, labels, "accuracy", "linear", share).reduce(_best)
 
 
 def bits(objective: Spec, labels: str = "task", code: str = "online", metric: str = "bits") -> Reading:
-    """Description length of word labels, or another `metric`, over layers 0..L."""
+    """Description length of word labels, or another `metric` of the code, over layers 0..L."""
     place = {"probe_layer": 0} if metric == "surviving" else {}
     return (
         Table(PROBE_CODELENGTH.name, objective)
@@ -75,8 +75,8 @@ def trees(objective: Spec, metric: str, *, beyond_chain: bool = False) -> Readin
 def cumulative_shape(objective: Spec) -> Reading:
     """Shape of cumulative scores, (1 + R, 3).
 
-    The columns are the share of steps at which the score falls, the share of tasks that peak below the top, and the
-    number of tasks.
+    The columns are the share of steps at which the score falls, the share of tasks whose score is highest below the top
+    layer, and the number of tasks.
     """
     return Table(PROBE_MIXING.name, objective, needs=("layer",)).where(task=..., statistic="score").reduce(_shape)
 
@@ -133,7 +133,8 @@ def _shape(rows: SeedRows) -> np.ndarray:
 
 # Readings of closed self-attention: the share of what a model has learned that depends on it.
 #
-# Shares come from models retrained with the attention closed if a seed has them, else from closing it at test time.
+# If a seed has models that were retrained with the attention closed, the shares come from them; otherwise the attention
+# is closed only at test time.
 
 ENCODER, DECODER = "encoder-self", "decoder-self"
 
@@ -141,13 +142,13 @@ ENCODER, DECODER = "encoder-self", "decoder-self"
 def lost_share(kind: str, less: str = "") -> Reading:
     """The share lost if this kind is closed in all blocks, whether the model was retrained, and for how many updates.
 
-    The share is reduced by that of the kind `less`, if named; retrained counts as 1, not retrained as 0.
+    If the kind `less` is named, its share is subtracted. A retrained model counts as 1, any other as 0.
     """
     return _shares().reduce(_lost_share, kind=kind, less=less)
 
 
 def untrained_share(kind: str, less: str = "") -> Reading:
-    """Loss that closing adds to the untrained model, as a share of what the trained model of the same seed learned."""
+    """Loss that closing adds in the untrained model, as a share of what the trained model of the same seed learned."""
     changes = replace(_table("loss").where(retrained=0), trained=False)
     return together(_untrained_share, changes, _shares(), kind=kind, less=less)
 
@@ -202,21 +203,21 @@ def _numbers(parts: list[np.ndarray], updates: int) -> np.ndarray:
     return np.concatenate([share, np.full((common, 1), float(updates > 0)), np.full((common, 1), float(updates))], 1)
 
 
-# Proxies for end tasks in claims about objectives, until models are fine-tuned, and the costs of models.
+# Proxies for end tasks in claims about objectives, since no models are fine-tuned, and the costs of models.
 #
 # A probe without parameters checks whether the nearest occurrences of a token carry the same tag (syntactic category,
-# part of speech, relation). For tasks on spans and on relations across a sentence, the best head's share of mentions
-# whose attention goes to an antecedent is used. Both examine the states and heads that objectives formed, on unseen
-# text that is the same for all.
+# part of speech, relation). For tasks on spans and on relations across a sentence, the proxy is the share of mentions
+# from which the best head attends most to an antecedent. Both proxies examine the states and heads that the objectives
+# produced, on unseen text that is the same for all.
 
 PROBE = "share of the nearest occurrences of the same token that have the same tag, mean over tags, best layer"
 STANDS_IN = f"End tasks are not trained: a probe stands in ({PROBE})."
 
 
 def probe(objective: Spec, architecture: str = "", *, beyond_chance: bool = False) -> Reading:
-    """`PROBE`, with the layer selected on one half of the sentences and reported on the other.
+    """The reading described by `PROBE`, with the layer selected on one half of the sentences and read on the other.
 
-    `beyond_chance`: minus the share of random neighbours.
+    With `beyond_chance`, the share of random neighbours is subtracted.
     """
     table = Table(TAG_NEIGHBOURS.name, objective, needs=("layer", "tag"), architecture=architecture)
     return table.reduce(_best_layer, beyond_chance=beyond_chance)
@@ -234,7 +235,7 @@ def spans_and_words(new: Spec, old: Spec) -> dict[str, Reading]:
 
 
 def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
-    """State that the new objective exceeds the old one in coreference, and by more than in word tags."""
+    """State that the new objective exceeds the old one in coreference, and by more than it does in word tags."""
     spans, words = (curves[f"new {what}"] - curves[f"old {what}"] for what in ("spans", "words"))
     return [
         exceeds(f"{which}, coreference", spans, 0.0, "share"),
@@ -271,7 +272,7 @@ def _exactly(rows: SeedRows) -> np.ndarray:
 
 
 Reach = tuple[float, float]
-"""How far the truth may lie below and above the reading; NaN: without limit."""
+"""How far the truth may lie below and above the reading; NaN means without limit."""
 EXACT: Reach = (0.0, 0.0)
 
 
@@ -284,17 +285,17 @@ class Bound:
 
 
 def of_crossing(crossing: Crossing, numbers: np.ndarray) -> Bound:
-    """The bound on when the curve `numbers`, (1 + R, update), crosses a level that is a share of its own change."""
+    """The bound on the time at which the curve `numbers`, (1 + R, update), crosses a share of its own change."""
     return Bound(earlier=crossing.before == 0, later=not finished(numbers))
 
 
 def of_extremum(place: int, num: int) -> Bound:
-    """The bound on the time of an extremum, found at checkpoint number `place` of the `num` after step 0."""
+    """The bound on the time of an extremum at index `place` of the `num` checkpoints after step 0."""
     return Bound(earlier=place == 0, later=place == num - 1)
 
 
 def finished(numbers: np.ndarray) -> bool:
-    """Whether the curve in the first row has settled; further rows are its replicates."""
+    """Whether the curve in the first row has settled; the further rows are its replicates."""
     errors = numbers[1:].std(axis=0) if len(numbers) > 2 else np.zeros(numbers.shape[1])
     return is_finished(numbers[0], errors)
 
@@ -310,12 +311,12 @@ def of_distance(difference: float, reach: Reach) -> Reach:
 
 
 def limit(unknown: bool | np.bool) -> float:
-    """One part of a reach: 0, or NaN on an unknown side."""
+    """One part of a reach: NaN if the side is unknown, else 0."""
     return float("nan") if unknown else 0.0
 
 
 def with_reach(numbers: np.ndarray, *reaches: Reach) -> np.ndarray:
-    """The numbers (1 + R, K), followed by two columns for each of the reaches."""
+    """The numbers, (1 + R, K), followed by two columns for each reach."""
     behind = np.array([part for reach in reaches for part in reach])
     return np.concatenate([numbers, np.tile(behind, (len(numbers), 1))], axis=1)
 
@@ -329,10 +330,10 @@ def reach_at(curve: np.ndarray, place: int) -> Reach:
 def of_order(
     times: np.ndarray, earlier: np.ndarray, later: np.ndarray, statistic: Callable[[np.ndarray], float]
 ) -> Reach:
-    """The reach of a rank statistic of `times` that include bounds.
+    """The reach of a rank statistic of `times`, some of which are only bounds.
 
-    Times that may be later move one by one, from either end of the list, to ranks behind all others; times that may be
-    earlier move before all others. The minimum and maximum of `statistic` define the reach.
+    Times that may be later are moved one by one, from either end of the list, behind all others. Times that may be
+    earlier are moved before all others. The minimum and maximum of `statistic` define the reach.
     """
     values = [statistic(moved) for moved in _moved(times, np.flatnonzero(earlier), np.flatnonzero(later))]
     read = statistic(times)
@@ -353,7 +354,7 @@ def _moved(times: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> list[np
 
 
 def _part(places: np.ndarray) -> list[np.ndarray]:
-    """Subsets to move: none, and the first or last 1, 2, … places."""
+    """Subsets of the places to move: none, and the first or last 1, 2, … of them."""
     ways = [places, places[::-1]]
     return [places[:0], *(way[:num] for way in ways for num in range(1, len(places) + 1)),
             *(way[:num][::-1] for way in ways for num in range(1, len(places) + 1))]  # fmt: skip

@@ -1,4 +1,4 @@
-"""All claims, of the core, of the subjects and of the user, and the tables that are made for them."""
+"""All claims (of the core, of the subjects and of the user) and the tables that are derived for them."""
 
 import os
 import pkgutil
@@ -27,8 +27,8 @@ class Derived:
 
     schemas: Sequence[TableSchema]
     make: Callable[[Mapping[str, pd.DataFrame]], Mapping[str, pd.DataFrame]]
-    """Returns these tables by name, without those that the run has no data for."""
-    judged: bool = False  # whether claims read them; the others are made after the verdicts
+    """Returns these tables by name, except the ones for which the run has no data."""
+    judged: bool = False  # whether claims read them; if not, they are made after the verdicts
 
 
 def _natural(finding: Finding) -> list[tuple[bool, int, str]]:
@@ -38,7 +38,7 @@ def _natural(finding: Finding) -> list[tuple[bool, int, str]]:
 
 
 class _Registry(Mapping[str, Finding]):
-    """Claims by id; imported on first use, because their modules import this package."""
+    """Claims by id. Their modules are imported on first use, because they import this package."""
 
     @cached_property
     def _findings(self) -> dict[str, Finding]:
@@ -60,11 +60,11 @@ class _Registry(Mapping[str, Finding]):
 
 
 FINDINGS: Mapping[str, Finding] = _Registry()
-"""All claims by id: those in `claims`, here and in every subject."""
+"""All claims by id, from `claims` in this package and in every subject."""
 
 
 def _declaring(part: ModuleType) -> list[ModuleType]:
-    """The modules that declare claims: a single module, or the modules of a package that do not start with _."""
+    """The modules that declare claims: `part` itself, or the modules of a package whose names do not start with _."""
     if not hasattr(part, "__path__"):
         return [part]
     names = [one.name for one in pkgutil.iter_modules(part.__path__) if not one.name.startswith("_")]
@@ -116,7 +116,7 @@ def load_claims(path: Path | str) -> list[Finding]:
             raise UserError(
                 f"The id of a claim must be SECTION:NUMBER, such as mine:1. Got {as_written(claim.id)} in {path}."
             )
-        if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or bound to two names
+        if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or has two names
             continue
         if fault := _fault(claim):
             raise UserError(f"{claim.id[:80]} in {path} cannot be judged: {fault}. Correct it.")
@@ -141,7 +141,7 @@ def _claims_in(values: Any) -> Iterator[Finding]:
 
 
 def _fault(claim: Finding) -> str:
-    """Describe a claim's field of the wrong type; nothing else checks types in a user's file."""
+    """Describe a field of the claim that has the wrong type, since nothing else checks types in a user's file."""
     texts = ["claim", "source", "published", "statistic"]
     if wrong := [name for name in texts if not isinstance(getattr(claim, name), str)]:
         return f"{wrong[0]} must be text"
@@ -166,7 +166,7 @@ def _fault(claim: Finding) -> str:
 
 
 def _guarded(claim: Finding, path: Path | str) -> Finding:
-    """The claim with a wrapped test: if the test raises or returns something invalid, the error names the file."""
+    """The claim with a wrapped test, whose error names the file if the test raises or returns something invalid."""
 
     def test(curves: Curves) -> list[Condition]:
         here, num_rows = Path.cwd(), {len(rows) for rows in curves.values()}

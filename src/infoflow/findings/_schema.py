@@ -1,4 +1,4 @@
-"""The tables of findings and of their comparison over scale, and what this comparison keeps of a run."""
+"""The tables of findings and of their comparison over scale, and what the comparison keeps of each run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,11 +31,11 @@ FINDINGS_TABLE = TableSchema(
             "update",
             "int64",
             "updates",
-            "number of updates that the models had; -1: all. Untrained controls have the same architecture",
+            "updates that the models were trained for; -1: all. Untrained controls have the same architecture",
         ),
         _text("verdict", "holds, fails, undetermined (interval includes the threshold) or not testable here"),
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
-        _number("low", "lower end of its 95% interval: see covers"),
+        _number("low", "lower end of the effect's 95% interval: see covers"),
         _number("high", "upper end of its 95% interval"),
         _text("covers", "what the interval covers: seeds and sentences, sentences (one seed), or seeds; empty: none"),
         _number("threshold", "value that the interval must lie beyond; the reason gives the side"),
@@ -45,12 +45,12 @@ FINDINGS_TABLE = TableSchema(
         _text("published", "the source's own numbers"),
         _text(
             "source",
-            "where the claim was published; a source that begins with “ours” was the basis of our claim but does "
-            "not state it",
+            "where the claim was published; if it begins with “infoflow: ours”, the claim is ours and goes beyond "
+            "the source",
         ),
         _text(
             "source_read",
-            "how much of the source was read: whole, numbers only, abstract, second hand; empty: no source",
+            "how much of the source was read: whole, numbers only, abstract or second hand; empty: no source",
         ),
         _text("reason", "what decided the verdict, in one or two sentences"),
         _text("tables", "the tables that were read, comma separated"),
@@ -59,7 +59,7 @@ FINDINGS_TABLE = TableSchema(
             "seeds_needed",
             "int64",
             "seeds",
-            "approximate number of seeds with this spread that would decide it; above 1000: no number would; 0: "
+            "approximate number of seeds with this spread that would decide the claim; above 1000: no number would; 0: "
             "decided, or unknown",
         ),
         Column("effects", "list<float64>", "see unit", "the effect of each seed alone, in the order of the seeds"),
@@ -80,27 +80,27 @@ FINDINGS_OVER_SCALE = TableSchema(
         Column("corpus", "string", "", "what its models were trained on"),
         Column("width", "int64", "units", "width of the states"),
         Column("layers", "int64", "layers", "layers of the stack; of an encoder-decoder, those of the encoder"),
-        Column("decoder_layers", "int64", "layers", "layers of the decoder of an encoder-decoder"),
-        Column("update", "int64", "updates", "updates of the models; -1: all. Checkpoints are measured on less text"),
-        Column("tokens", "float64", "tokens", "source tokens that the claim's models had read until then"),
+        Column("decoder_layers", "int64", "layers", "layers of an encoder-decoder's decoder"),
+        Column("update", "int64", "updates", "updates of training; -1: all. Checkpoints are measured on less text"),
+        Column("tokens", "float64", "tokens", "source tokens that the claim's models had read by that update"),
         Column("updates", "float64", "updates", "updates of the whole training"),
-        Column("parameters", "float64", "parameters", "mean over the claim's models, as in the next two columns"),
+        Column("parameters", "float64", "parameters", "mean over the claim's models, as are the next two columns"),
         Column("flops", "float64", "operations", "operations of the whole training; NaN: not counted"),
         Column("cpu_seconds", "float64", "s", "CPU time of the whole training; NaN: not recorded"),
         Column(
             "condition", "string", "", "condition of the claim that the effect belongs to; empty: nothing was measured"
         ),
-        Column("followed", "bool", "", "the claim's condition that decides its verdict in most runs"),
-        Column("decides", "bool", "", "this condition decides the verdict here"),
+        Column("followed", "bool", "", "whether this condition decides the claim's verdict in most runs"),
+        Column("decides", "bool", "", "whether this condition decides the verdict in this row"),
         Column("verdict", "string", "", "verdict on the claim, from all its conditions: see findings"),
         Column("effect", "float64", "see unit", "estimate of the condition"),
         Column("low", "float64", "see unit", "lower end of its 95% interval"),
         Column("high", "float64", "see unit", "upper end of its 95% interval"),
         Column("seed_error", "float64", "see unit", "standard error from the choice of seeds; NaN: unknown (one seed)"),
-        Column("sentence_error", "float64", "see unit", "the same from sentences, beyond the part in `seed_error`"),
+        Column("sentence_error", "float64", "see unit", "standard error from sentences, beyond `seed_error`"),
         Column("threshold", "float64", "see unit", "value that the effect must lie beyond"),
-        Column("above", "bool", "", "the claim says above; false: below"),
-        Column("published", "float64", "see unit", "the effect by the source's own numbers; NaN: it gives none"),
+        Column("above", "bool", "", "whether the claim says that the effect lies above the threshold"),
+        Column("published", "float64", "see unit", "the effect according to the source; NaN: it gives no number"),
         Column("unit", "string", "", "unit of the effect"),
         Column("seeds", "int64", "seeds", "number of seeds behind the effect"),
         Column("effects", "list<float64>", "see unit", "the effect of each seed alone, in the order of the seeds"),
@@ -122,8 +122,8 @@ FINDINGS_BY_RUN = replace(
 FINDINGS_AT_SCALE = replace(
     FINDINGS_TABLE,
     declare=False,
-    description="Published claims, each as tested on the largest run that can test it, and how its effect changes over "
-    "all runs.",
+    description="Published claims, each with its verdict on the largest run that can test it and the change of its "
+    "effect over all runs.",
     columns=(
         *FINDINGS_TABLE.columns,
         _RUN,
@@ -133,7 +133,7 @@ FINDINGS_AT_SCALE = replace(
 
 
 OVER_SCALE = "over-scale"
-"""The kind of a run folder that holds a comparison."""
+"""The kind of run folder that holds a comparison."""
 _CLAIM = ["id", "architecture"]
 
 
@@ -141,7 +141,7 @@ _CLAIM = ["id", "architecture"]
 class JudgedRun:
     """What a comparison over scale keeps of one run, enough to repeat the comparison without the run's tables."""
 
-    entry: Mapping[str, Any]  # its part of the comparison's run.json: `ScaleRun.entry`
+    entry: Mapping[str, Any]  # the run's part of the comparison's run.json: `ScaleRun.entry`
 
     rows: pd.DataFrame  # its part of `FINDINGS_OVER_SCALE`
 
@@ -161,7 +161,7 @@ class JudgedRun:
 
     @property
     def has_course(self) -> bool:
-        """Whether it has findings at checkpoints, which are scales too."""
+        """Whether the run has findings at checkpoints, which count as scales too."""
         return bool((self.rows["update"] != END).any())
 
     def costs(self) -> list[float]:

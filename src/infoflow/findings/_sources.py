@@ -6,15 +6,15 @@ from typing import Literal
 SourceRead = Literal["whole", "numbers only", "abstract", "second hand"]
 """How much of a source was read.
 
-In order: its text; only its figures, tables, published code or data; only its abstract; or nothing but reports by
-others, on slides or from memory.
+In this order: its text; only its figures, tables, published code or data; only its abstract; or only reports of it,
+by others, on slides or from memory.
 """
 
 
 class Source(str):
     """Where a claim was published.
 
-    A claim whose source was not read, or says less, is marked as ours.
+    A claim is marked as ours if its source was not read or says less than the claim.
     """
 
     read: SourceRead

@@ -1,7 +1,7 @@
-"""The rows that a claim reads, `Table(name, objective).where(...)`, and their reduction for each seed.
+"""The rows that a claim reads, `Table(name, objective).where(...)`, and their reduction to numbers for each seed.
 
-`Table(...).by("layer")` is a curve, `Table(...).reduce(function)` any numbers of the rows; `together` takes rows of
-several tables.
+`Table(...).by("layer")` is a curve over layers, `Table(...).reduce(function)` computes any numbers from the rows, and
+`together` computes numbers from the rows of several tables.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from ._model_group import NAMES, Absent, Ambiguous, ModelGroup
 Unit = tuple[int, ...]
 _Open = tuple | EllipsisType  # all alternatives of a setting
 
-# If a table has several settings of a measure, claims read the one that the published numbers used.
+# If a table has several settings of a measure, claims read the setting that the published numbers used.
 _SETTINGS: dict[str, Any] = {
     "stack": "encoder",
     "stack_a": "encoder",
@@ -54,12 +54,12 @@ class SeedRows:
 
     @property
     def replicates(self) -> np.ndarray:
-        """The replicates of each row, (R, N), truncated to their common number; R is 0 if a row has none."""
+        """The replicates of each row, (R, N), truncated to the common number; R is 0 if a row has no replicates."""
         return replicates_of(self.frame)
 
     @property
     def sampled(self) -> bool:
-        """Whether replicates differ; without a bootstrap, each of them repeats the number."""
+        """Whether the replicates differ; without a bootstrap, each replicate repeats the number."""
         return varies(self.replicates)
 
     def column(self, name: str) -> np.ndarray:
@@ -82,7 +82,7 @@ Function = Callable[..., np.ndarray | None]
 class Table:
     """Rows of a table about the models of an objective, or about pairs of models of two objectives.
 
-    A tuple in `where` lists alternatives: the first that exists is read; `...` selects all.
+    A tuple in `where` lists alternatives, of which the first that exists is read; `...` selects all values.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Table:
         return found
 
     def _require(self, found: pd.DataFrame, models: ModelGroup) -> None:
-        """Report what is missing if no rows were found."""
+        """Raise `Absent` with what is missing if no rows were found."""
         if not found.empty:
             return
         if self.other is None:
@@ -174,12 +174,12 @@ class Reading:
 
     tables: tuple[Table, ...]
     function: Function
-    first_layer: int | None = None  # for curves over layers: all curves of one claim must have the same depth
-    optional: int = 0  # how many of the last tables may be absent: the function gets None for their rows
+    first_layer: int | None = None  # for curves over layers, since all curves of one claim must have the same depth
+    optional: int = 0  # how many of the last tables may be absent; the function gets None for their rows
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The names of the tables it reads."""
+        """The names of the tables that the reading uses."""
         return tuple(dict.fromkeys(table.name for table in self.tables))
 
     def changed(self, **changes: Any) -> "Reading":
@@ -190,7 +190,7 @@ class Reading:
         """The numbers of all seeds that have rows in every table.
 
         Raises:
-            Absent: The tables lack them.
+            Absent: The tables lack these numbers.
         """
         state = any(table.trained for table in self.tables)
         return models.once(self, lambda: self._estimates(models), trained=state)
@@ -241,11 +241,11 @@ def one_number(rows: SeedRows) -> np.ndarray:
 
 
 class Exact(np.ndarray):
-    """Marks numbers without a bootstrap over sentences, since bootstrapped ones may be constant too (few tasks)."""
+    """Marks numbers without a bootstrap over sentences; constant replicates alone do not show this (few tasks)."""
 
 
 def exact(values: Any) -> Exact:
-    """Mark numbers without a bootstrap: replicates repeat them, so that intervals come only from seeds."""
+    """Mark numbers as not bootstrapped: all replicates repeat them, so that intervals come only from seeds."""
     return np.tile(np.asarray(values, dtype=float), (1 + NUM_REPLICATES, 1)).view(Exact)
 
 
@@ -276,7 +276,7 @@ def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | 
 def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples]:
     chosen = {name: one.only(seeds) for name, one in found.items()}
     if not all(chosen.values()):
-        raise Absent("no seed was measured in every table that the claim needs")
+        raise Absent("no seed has rows in every table that the claim needs")
     return chosen
 
 
@@ -291,7 +291,7 @@ def _curve(rows: SeedRows, column: str, first: int, name: str) -> np.ndarray:
 
 
 def check_layers(layers: tuple[int, ...], first: int, name: str) -> None:
-    """Report which layers of a model are missing, duplicated or too few."""
+    """Raise `Absent` if layers of a model are missing, duplicated or too few."""
     if layers != tuple(range(first, first + len(layers))):
         advice = "; .where(COLUMN=VALUE) chooses one row for each" if len(set(layers)) < len(layers) else ""
         held = ", ".join(map(str, layers)) or "none"
@@ -310,7 +310,7 @@ def _units_or_none(table: Table, models: ModelGroup) -> dict[Unit, SeedRows]:
 
 
 def _chosen(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of `where`; settings that it leaves open take the published or the only value."""
+    """The rows selected by `where`; settings that it does not fix take the published or the only value."""
     keep = np.ones(len(frame), dtype=bool)
     for column, wanted in where.items():
         if not isinstance(wanted, _Open):

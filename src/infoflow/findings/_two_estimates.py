@@ -1,8 +1,9 @@
 """Claims about information, judged by clusters of states and by what a classifier can use.
 
-An estimate counts only if it finds the one value that is known: layer 0 determines its token, so its information must
-equal the token's entropy H(T). Clusters that are too few, or whose distances hide the tokens, miss it. If both count,
-the numbers are those of usable information; if their verdicts differ, the claim is undetermined.
+An estimate counts only if it finds the one value that is known: layer 0 determines its token, so its information about
+the token must equal the token's entropy H(T). Too few clusters, or clusters by distances that hide the tokens, miss
+this value. If both estimates count, the numbers are those of usable information; if their verdicts differ, the claim is
+undetermined.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ def by_usable_information(finding: Finding) -> Finding:
 
 
 def also_by(finding: Finding, name: str, other: Finding) -> Finding:
-    """The claim judged by its own estimate, called `name`, and by usable information, as in `other`."""
+    """The claim judged both by its own estimate, called `name`, and by usable information, as in `other`."""
     own = finding.statistic.rstrip(".")
     how = other.statistic if other.statistic != finding.statistic else f"effects in nats of at least {CONVERGED}"
     text = (
@@ -55,7 +56,7 @@ def of_usable_information(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def _instead(reading: Reading) -> Reading:
-    """The same rows of usable information if the reading is of information in clusters; else the reading itself."""
+    """A reading of information in clusters, changed to the same rows of usable information; others are unchanged."""
     if reading.sources != (MUTUAL_INFORMATION.name,):
         return reading
     function: Any = reading.function
@@ -65,16 +66,16 @@ def _instead(reading: Reading) -> Reading:
 
 
 def _is_measured(reading: Reading) -> bool:
-    """Whether usable information has the columns of the reading; it has no spread of k-means."""
+    """Whether usable information has the columns of the reading; for instance, it has no spread of k-means."""
     return reading.sources != (MUTUAL_INFORMATION.name,) or all(
         table.number in USABLE_INFORMATION.column_names for table in reading.tables
     )
 
 
 def _with_least_effect(test: Test, curves: Curves) -> list[Condition]:
-    """The conditions under other names, with thresholds in nats of at most the least effect that has converged.
+    """The conditions under other names; thresholds in nats are at most `CONVERGED`, the least effect that converges.
 
-    Published effects are of information in clusters, which changes many times as much.
+    Published effects describe information in clusters, which changes many times as much.
     """
     conditions = [replace(one, name=f"{one.name} ({USABLE})") for one in test(curves)]
     return [
@@ -84,7 +85,7 @@ def _with_least_effect(test: Test, curves: Curves) -> list[Condition]:
 
 
 def _known(reads: Mapping[str, Reading]) -> dict[str, Reading]:
-    """For every reading of information about the input: its value at layer 0, and the entropy that it should equal."""
+    """For every reading of information about the input, its value at layer 0 and the entropy that it should equal."""
     tables = {name: reading.tables[0] for name, reading in reads.items()}
     return {name: _at_layer_0(table) for name, table in tables.items() if dict(table.settings).get("side") == "input"}
 
@@ -103,7 +104,7 @@ def _value_and_entropy(rows: SeedRows) -> np.ndarray | None:
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """An estimate's row of the table of findings, and why it does not count; "" if it counts."""
+    """An estimate's row of the table of findings, and why the estimate does not count; "" if it counts."""
 
     name: str
     row: Mapping[str, Any]
@@ -125,7 +126,7 @@ def combined(
     Without a verdict by the other estimate, which old runs have not measured, the claim's own verdict stays.
     """
     if other["verdict"] == UNTESTABLE:
-        judged = own["verdict"] != UNTESTABLE and np.isfinite(other["effect"])  # measured, but without a control
+        judged = own["verdict"] != UNTESTABLE and np.isfinite(other["effect"])  # only the control is missing
         return False, {"reason": _by(_Judgement(another.own_name, own, ""))} if judged else {}
     second = _Judgement(another.name, other, _missed(another.known, models))
     if own["verdict"] == UNTESTABLE:

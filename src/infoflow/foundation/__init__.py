@@ -1,4 +1,4 @@
-"""The lowest package: errors, display, random streams, error bars, provenance, atomic files."""
+"""The lowest package, with errors, display, random streams, error bars, provenance and atomic files."""
 
 from infoflow._process import keep_freed_memory, stop_signals
 from infoflow._process import sigterm_interrupts as sigterm_interrupts

@@ -43,8 +43,8 @@ class _PhiloxKey(ISeedSequence):
 def stream(*key: Key) -> np.random.Generator:
     """A NumPy generator whose whole sequence is a function of `key`.
 
-    Use one stream per purpose and index, for example ``stream("masking", seed, epoch, sentence_id)``: the draw is then
-    independent of the batch, the process and the order of calls.
+    Use one stream per purpose and index, for example ``stream("masking", seed, epoch, sentence_id)``, so that the draw
+    does not depend on the batch, the process and the order of calls.
     """
     return np.random.Generator(np.random.Philox(_PhiloxKey(_digest(key, 16))))
 
@@ -86,7 +86,7 @@ class Interval(NamedTuple):
     high: float
 
     def reaching(self, value: float, step: float) -> "Interval":
-        """Widen the interval of a value read off a grid to at least one step each way; a NaN end is set there.
+        """Widen the interval of a value read off a grid to at least one step each way; a NaN end becomes one step.
 
         >>> Interval(0.9, 1.3).reaching(1.0, 0.25)
         Interval(low=0.75, high=1.3)
@@ -101,10 +101,10 @@ def block_of(sentence_ids: np.ndarray) -> np.ndarray:
 
 
 def dealt(keys: np.ndarray, num: int) -> np.ndarray:
-    """Assign a part, 0..num−1, to each row; rows with equal keys share one.
+    """Assign a part, 0..num−1, to each row; rows with equal keys get the same part.
 
-    Each key, in order of first occurrence, goes to the part with the fewest rows, so keys that all differ go to each
-    part in turn.
+    Each key, in order of first occurrence, goes to the part with the fewest rows. Keys that all differ are therefore
+    assigned to the parts in turn.
 
     >>> dealt(np.array([7, 3, 7, 5]), 2).tolist()
     [0, 1, 0, 1]
@@ -129,9 +129,9 @@ def replicate_weights(num: int = NUM_REPLICATES, seed: int = 0) -> np.ndarray:
 
 
 def interval(replicates: np.ndarray, level: float = 0.95) -> Interval:
-    """Percentile interval of any bootstrap draws; NaN is ignored, and all NaN gives (NaN, NaN).
+    """Percentile interval of any bootstrap draws; NaN draws are ignored, and if all are NaN the result is (NaN, NaN).
 
-    It is too narrow for replicates over blocks of sentences; use `block_interval` for these.
+    The interval is too narrow for replicates over blocks of sentences; use `block_interval` for these.
     """
     values = np.asarray(replicates, dtype=np.float64)
     values = values[np.isfinite(values)]
@@ -144,7 +144,7 @@ def interval(replicates: np.ndarray, level: float = 0.95) -> Interval:
 
 # The range of a statistic, and the single rule by which intervals respect it.
 Scale = Literal["any", "positive", "share", "percent", "correlation", "explained"] | tuple[float, float]
-"""Range of a statistic: any number, at least 0, from 0 to 1, 0 to 100, -1 to 1, at most 1; or its bounds."""
+"""Range of a statistic: any number, at least 0, from 0 to 1, from 0 to 100, from -1 to 1, at most 1, or its bounds."""
 
 _NORMAL = 1.959964  # normal quantile of a 95% interval
 _BOUNDS: dict[Scale, tuple[float, float]] = {
@@ -170,8 +170,8 @@ def bounded_interval(value: float, half: float, scale: Scale, *, agreeing: float
     $$ (p - q)^2 = \tau\, q (1 - q), \qquad \tau = \frac{h^2}{(v - a)(b - v)} $$
 
     so that its width matches `half` in the middle, and it extends inwards from a bound if observations nearly agree.
-    Near a bound, a plain interval leaves the bounds or has no width, and covers too rarely. With a single bound the
-    interval is cut there.
+    Near a bound, a plain interval would exceed the bounds or have no width, and would cover the truth too rarely. With
+    a single bound, the interval is cut at the bound.
 
     Args:
         value: The statistic.
@@ -224,12 +224,12 @@ def at_least_apart(ends: Interval, one: tuple[float, Interval], other: tuple[flo
 
 
 def symmetric_interval(value: float, replicates: np.ndarray, scale: Scale = "any") -> Interval:
-    r"""The interval of a statistic that noise biases one way, such as the correlation of two noisy profiles.
+    r"""The interval of a statistic that noise biases in one direction, such as a correlation of two noisy profiles.
 
     $$ v \pm \max(v - q_{.025},\; q_{.975} - v) $$
 
     with the percentiles q of its bootstrap draws, inside the bounds of the scale. A draw contains noise twice, so draws
-    lie as far below the value as the value lies below the truth, and a percentile interval would move away from it.
+    lie as far below the value as the value lies below the truth, and a percentile interval would miss the truth.
     """
     low, high = interval(replicates)
     half = max(value - low, high - value)
@@ -242,12 +242,12 @@ def at_least_each_class(ends: Interval, hits: np.ndarray, named: np.ndarray) -> 
 
     $$ F \pm \frac1K \sqrt{\sum_c (F_c - l_c)^2}, \qquad F_c = \frac{2 J_c}{1 + J_c} $$
 
-    and upwards likewise, where J is the number of correct answers over the number of examples that belong to the class
-    or are labelled as it, and l comes from the Wilson interval of J. A class with few examples may have few mistakes by
-    luck, which no resample shows.
+    and likewise upwards, where J is the number of correct answers over the number of examples that belong to the class
+    or are predicted as it, and l comes from the Wilson interval of J. A class with few examples may have few mistakes
+    by luck, which no resample shows.
 
     Args:
-        ends: The interval by other means.
+        ends: The interval to widen.
         hits: Correct answers of each class.
         named: For each class, how often it is correct plus how often it is predicted.
 

@@ -22,7 +22,7 @@ from ._errors import UserError, visible
 from ._progress import Job, Progress
 
 DisplayKind = Literal["rich", "plain", "json", "silent"]
-"""How progress is shown: bars, lines, one JSON object per line, or not at all."""
+"""How progress is shown: as bars, as lines, as one JSON object per line, or not at all."""
 
 
 @runtime_checkable
@@ -32,15 +32,15 @@ class Display(Protocol):
     def warn(self, text: str) -> None: ...
 
     def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]:
-        """A job of about `total` units (0: unknown); leaving the block without an error completes it.
+        """Begin a job of about `total` units (0: unknown); leaving the block without an error completes it.
 
-        `unit` names the counted items ("tokens", "sentences"); without it the pace is not shown.
+        `unit` names the counted items ("tokens", "sentences"); if it is empty, the pace is not shown.
         """
         ...
 
 
 class SilentDisplay:
-    """Shows only warnings, as Python warnings; the default of scripts and tests."""
+    """Shows only warnings, as Python warnings; the default in scripts and tests."""
 
     def note(self, text: str) -> None:
         pass
@@ -59,7 +59,7 @@ _MODEL = re.compile(r"([\w.-]+/)?seed[-_ =]?[0-9]+| \(untrained\)")
 
 
 class FirstTime:
-    """Whether a text is new; texts that differ only in a seed or the model NAME/seed-N count as the same."""
+    """Tells whether a text is new; texts that differ only in a seed or the model NAME/seed-N count as the same."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -72,10 +72,10 @@ class FirstTime:
 
 
 class AbstractDisplay(ABC):
-    """Shows one job at a time, with inner jobs as its parts, and each note and warning only once during a job."""
+    """Shows one job at a time, with inner jobs as its parts; each note and warning appears only once during a job."""
 
     seconds_between = 10.0  # keeps the log of a long job readable
-    remembers = False  # notes beyond their job; if not, a notebook cell that runs again shows its notes again
+    remembers = False  # whether notes outlast their job; if not, a notebook cell that runs again shows them again
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -102,7 +102,7 @@ class AbstractDisplay(ABC):
 
     @abstractmethod
     def _shown(self, job: Job) -> AbstractContextManager[Callable[[Job], None]]:
-        """A function that shows the progress of `job`, inside the block."""
+        """Yield a function that shows the progress of `job`, for use inside the block."""
 
     @contextmanager
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
@@ -124,7 +124,7 @@ class AbstractDisplay(ABC):
 
 
 class PlainDisplay(AbstractDisplay):
-    """Lines for logs and pipes: at most one progress line every ten seconds, and one when the job ends."""
+    """Lines for logs and pipes: at most one progress line every ten seconds, and one line when the job ends."""
 
     def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class PlainDisplay(AbstractDisplay):
 
 
 def _parts(job: Job) -> list[str]:
-    """Progress of a job: share, pace, time left, fields, and the part that runs now."""
+    """Progress of a job: share, pace, time left, fields, and the part that is running now."""
     share = f"{job.percent:.0f} %" if job.total else _number(job.done)
     rate = [f"{_number(job.rate)} {job.unit}/s"] if job.unit else []
     fields = [f"{name} {value}" for name, value in job.fields.items() if not (job.finished and name == "now")]
@@ -172,7 +172,7 @@ class JsonDisplay(AbstractDisplay):
         yield lambda job: self._event(event="progress", **job.numbers())
 
     def _event(self, **fields: float | str | None) -> None:
-        # JSON has no NaN or infinity, which a diverged loss may be
+        # JSON has no NaN or infinity, the values of a diverged loss
         self.tell({k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()})
 
     def tell(self, event: dict[str, float | str | None]) -> None:
@@ -180,7 +180,7 @@ class JsonDisplay(AbstractDisplay):
 
 
 def _tell(text: str, file: IO[str] | TextIOBase) -> None:
-    """Write one line; if that fails, the work continues without it."""
+    """Write one line; if writing fails, the work continues."""
     try:
         print(text, file=file, flush=True)
     except UnicodeEncodeError:
@@ -226,14 +226,14 @@ class RichDisplay(AbstractDisplay):
 
 
 class LibraryDisplay(RichDisplay):
-    """Bars on the terminal of a program that uses the library, with Python warnings, which the program can catch."""
+    """Bars in the terminal for a program that uses the library; its warnings are Python warnings that it can catch."""
 
     def _alert(self, text: str) -> None:
         _SILENT.warn(text)
 
 
 class NotebookDisplay(AbstractDisplay):
-    """One line below the cell that changes in place, without widgets, so that every viewer shows it."""
+    """One line below the cell that is updated in place, without widgets, so that every viewer shows it."""
 
     seconds_between = 0.5
 
@@ -267,7 +267,7 @@ _chosen: list[Display] = []  # set by `set_display`; the last one counts
 
 
 def current_display() -> Display:
-    """The display chosen by the command line or `use_display`, else by `set_display`, else the default."""
+    """The display chosen by the command line or `use_display`, otherwise by `set_display`, otherwise the default."""
     if (display := _current.get()) is not None:
         return display
     return _chosen[-1] if _chosen else _fitting()
@@ -287,7 +287,7 @@ def set_display(kind: str) -> None:
 
 
 def _fitting() -> Display:
-    """Bars if a person is watching: in a notebook or on a terminal."""
+    """A display with progress if a person is watching (a notebook or a terminal), otherwise a silent one."""
     watched = in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
     return _library() if watched else _SILENT
 
@@ -314,7 +314,7 @@ def use_display(display: Display) -> Iterator[Display]:
 
 
 def make_display(kind: DisplayKind | None = None) -> Display:
-    """Return a display of that kind for a command; default: `rich` on a terminal and `plain` elsewhere."""
+    """Return a display of this kind for a command; the default is `rich` on a terminal and `plain` elsewhere."""
     if kind is None:
         kind = "rich" if sys.stderr.isatty() else "plain"
     if kind == "silent":

@@ -1,4 +1,4 @@
-"""Errors that a user can fix, and faults in plain words: disk, memory, system, a hub that does not answer."""
+"""Errors that a user can fix, and faults of disk, memory, system and model hub in plain words."""
 
 import difflib
 import errno
@@ -54,7 +54,7 @@ def install_command(packages: Sequence[str]) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str], before: str = "") -> str:
-    """A question for a message: the known name nearest to `name`, after `before`; "" if none is near.
+    """A question for a message, with the known name nearest to `name` after `before`; "" if none is near.
 
     >>> did_you_mean("causal-ml", ["causal-lm", "masked-lm"])
     ' Did you mean causal-lm?'
@@ -132,7 +132,7 @@ _DISK = ("requested and", "unexpected pos", "PytorchStreamWriter failed")
 
 
 def full_disk(error: BaseException) -> int | None:
-    """The system's number for a full disk or an exhausted quota, whichever library reports it; None if neither."""
+    """The system's number of a full disk or an exhausted quota, whichever library reports it; otherwise None."""
     for code in (errno.ENOSPC, errno.EDQUOT):
         if getattr(error, "errno", None) == code or os.strerror(code) in str(error):
             return code
@@ -140,7 +140,7 @@ def full_disk(error: BaseException) -> int | None:
 
 
 def plain_fault(error: BaseException) -> str | None:
-    """The user's remedy for `error`, in two lines; None if neither its type nor its text concerns the machine."""
+    """The fault and its remedy, in two lines; None if neither the error's type nor its text concerns the machine."""
     if isinstance(error, OSError) and error.errno in _ERRNO:
         what, advice = _ERRNO[error.errno]
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes | os.PathLike) else ""
@@ -159,10 +159,11 @@ _TRIES = 2
 
 @contextmanager
 def patient_hub() -> Iterator[None]:
-    """Inside the block, use only the cache after two successive requests to the hub without an answer.
+    """Inside the block, use only the cache once two successive requests to the hub have had no answer.
 
     Otherwise the hub's clients would try each request six times, for up to 100 seconds each. `HF_HUB_DOWNLOAD_TIMEOUT`
-    may allow longer. Threads in the block at the same time share one client, since a new one would close the others'.
+    may allow a longer wait. Threads that are in the block at the same time share one client factory, since setting a
+    new one would close the clients of the others.
     """
     _Inside.enter()
     try:
@@ -172,7 +173,7 @@ def patient_hub() -> Iterator[None]:
 
 
 class _Inside:
-    """The number of threads in the block, and the client factory that they replaced."""
+    """The number of threads inside `patient_hub`, and the client factory that was replaced."""
 
     _lock: ClassVar[Lock] = Lock()
     _count: ClassVar[int] = 0

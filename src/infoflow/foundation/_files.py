@@ -1,4 +1,4 @@
-"""Files and folders that are written atomically, and JSON files with readable reasons."""
+"""Files and folders that are written atomically, and JSON files whose faults are described in plain words."""
 
 import errno
 import glob
@@ -55,9 +55,9 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Path]:
     """Yield a temporary folder next to `path`; on success it replaces `path` as a whole.
 
-    A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With `keep_existing`,
-    a folder that another process has created meanwhile stays (for folders named after their content: the first writer
-    wins, and open files never vanish). All modes inside follow the umask.
+    A kill between removing an old folder and the rename leaves no folder, but never a mixture of two. With
+    `keep_existing`, a folder that another process has created meanwhile stays; use it for folders named after their
+    content, so that the first writer wins and open files never vanish. All modes inside follow the umask.
     """
     path = Path(path)
     with writable(path):
@@ -94,7 +94,7 @@ def reserve_space(path: Path) -> None:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None  # others: no way to reserve it
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None  # others are harmless
     finally:
         os.close(descriptor)
 
@@ -102,7 +102,7 @@ def reserve_space(path: Path) -> None:
 def sweep_partial(folder: Path) -> None:
     """Remove partial files of killed processes under `folder`; those of living processes stay.
 
-    Use it only for a locked folder, since it cannot tell whether a process on another machine lives.
+    Use it only for a locked folder, since it cannot tell whether a process on another machine is alive.
     """
     _remove_dead(folder.rglob(f".*{_PARTIAL}"))
 
@@ -125,9 +125,9 @@ def remove(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name that identifies its process, in the same folder so that a rename is atomic.
+    """A hidden path that names this process, in the folder of `path` so that a rename is atomic.
 
-    Partial files of killed processes of this machine for `path` are removed.
+    Partial files for `path` that killed processes of this machine have left are removed.
     """
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
@@ -161,7 +161,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_named(path: Path) -> Iterator[None]:
-    """Add the path to errors of a full disk, which libraries omit: `path`, unless the error names another file."""
+    """Make errors of a full disk, which libraries report without a path, name the disk of `path`."""
     try:
         yield
     except UserError:
@@ -179,7 +179,7 @@ def _disk_of(path: Path) -> str:
 
 
 def check_writable(folder: Path, option: str = "--out") -> None:
-    """Check an output folder (of `option`), which need not exist, before work is done for it."""
+    """Check, before any work, that the output folder given by `option` can be written; it need not exist."""
     folder = folder.absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not existing.is_dir():
@@ -206,7 +206,7 @@ def check_own_folder(folder: Path, mark: str, what: str) -> None:
 
 
 def _flush(path: Path) -> None:
-    if _machine.WINDOWS:  # which cannot open folders or flush files that are open for reading
+    if _machine.WINDOWS:  # Windows cannot open folders or flush files that are open for reading
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -215,11 +215,11 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-_LARGEST = 100_000_000  # maximum bytes: run.json of a study with thousands of models has a tenth of that
+_LARGEST = 100_000_000  # maximum bytes; the run.json of a study with thousands of models has a tenth of that
 
 
 def json_fault(error: ValueError | RecursionError) -> str:
-    """The problem found by reading JSON, without Python's wording about codecs and internal limits."""
+    """The problem found while reading JSON, without Python's wording about codecs and internal limits."""
     if isinstance(error, RecursionError):
         return "lists or objects are nested too deeply"
     if isinstance(error, UnicodeEncodeError):

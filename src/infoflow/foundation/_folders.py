@@ -1,4 +1,4 @@
-"""Folders that one process creates while others wait: temporary ones, and reproducible ones under a seal."""
+"""Temporary folders, and sealed reproducible folders that one process creates while others wait."""
 
 import errno
 import json
@@ -23,10 +23,10 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Hold the lock of `path` (a file `.NAME.lock` next to it), waiting for its holder; the file is removed afterwards.
+    """Hold the lock of `path`, after waiting for its holder; the lock file `.NAME.lock` is removed afterwards.
 
-    It yields whether there is a lock at all: some network file systems have none, and two processes may then both
-    create `path`; the atomic rename at the end keeps it intact.
+    It yields whether there is a lock at all. Some network file systems have no locks, so two processes may both create
+    `path`, but the atomic rename at the end keeps it intact.
     """
     file = path.parent / f".{path.name}.lock"
     with writable(path):
@@ -35,11 +35,11 @@ def locked(path: Path) -> Iterator[bool]:
     try:
         yield alone
     finally:
-        # Remove it while it is held, so that nobody holds a name that another process has created anew.
+        # Remove the file while it is locked, so that nobody locks a name that another process has created anew.
         with suppress(OSError):
             file.unlink()
         os.close(descriptor)
-        if _machine.WINDOWS:  # where open files cannot be removed: this fails if another process has it by now
+        if _machine.WINDOWS:  # open files cannot be removed there; this fails if another process has it by now
             with suppress(OSError):
                 file.unlink()
 
@@ -73,7 +73,7 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def lock_file(descriptor: int, wait: bool = False) -> bool:
-    """Lock an open file until it is closed; returns False if the system or its file system has no locks."""
+    """Lock an open file until it is closed; returns False if the system or the file system has no locks."""
     if _machine.WINDOWS:
         return _machine.lock_on_windows(descriptor, wait)
     import fcntl
@@ -93,7 +93,7 @@ _PREFIX, _OWNER = "infoflow-", ".owner"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for large intermediate files in the system's temporary folder, removed after the block."""
+    """Yield a folder for large intermediate files in the system's temporary folder, removed after the block."""
     folder, remove = new_scratch_folder()
     try:
         with disk_named(folder):
@@ -131,7 +131,7 @@ def new_scratch_folder() -> tuple[Path, Callable[[], None]]:
 
 
 def _owned(folder: Path) -> int | None:
-    """The open lock of a new folder; None if another process takes it for a killed process's folder and removes it."""
+    """The open lock of a new folder; None if another process takes the folder for a dead one's and removes it."""
     with suppress(FileNotFoundError):
         descriptor = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT, 0o600)
         with suppress(BlockingIOError):
@@ -142,7 +142,7 @@ def _owned(folder: Path) -> int | None:
 
 
 def _remove_ownerless(folder: Path) -> None:
-    """Remove one of our folders whose process is gone."""
+    """Remove a scratch folder of this user if its process is gone."""
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         return
     if not any(folder.iterdir()):  # its process died, or is about to create another one
@@ -156,9 +156,9 @@ def _remove_ownerless(folder: Path) -> None:
 
 
 SEAL = "seal.json"
-"""In a sealed folder: size and checksum of each of its files."""
+"""File in a sealed folder with the size and checksum of each of its other files."""
 PARTIAL_SECONDS = 24 * 3600
-"""Age at which a partial file counts as left by a killed process, although the process may be alive."""
+"""Age from which a partial file counts as left by a killed process, even if the process may be alive."""
 
 _CHUNK = 1 << 20
 _LARGEST_SEAL = 1 << 20  # bytes; a folder holds a few files
@@ -167,7 +167,7 @@ _agreed: dict[Path, Any] = {}  # folders checked by this process, with the syste
 
 
 def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
-    """Return `folder`, filled by `make` unless it exists and agrees with its seal; the only function that opens caches.
+    """Return `folder`, filled by `make` unless it exists and agrees with its seal; all caches are opened with it.
 
     `make` fills an empty folder, which is then sealed and renamed. One process does this while others wait. A damaged
     folder is made again, with a note that names `what`. Each process reads a folder's files once to check them (0.1 ms
@@ -191,7 +191,7 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
 
 @contextmanager
 def sealed_folder(path: Path) -> Iterator[Path]:
-    """`atomic_folder` with a seal; `disagreement` checks it later."""
+    """Like `atomic_folder`, with a seal that `disagreement` can check later."""
     with atomic_folder(path) as folder:
         yield folder
         seal(folder)
@@ -229,8 +229,8 @@ def disagreement(folder: Path) -> str | None:
 def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
     """Remove partial files of killed processes in a cache, which processes of several machines may share.
 
-    It removes all partial files of the names in `held`, whose locks this process holds, and others not touched for a
-    day. Run folders, which are locked as a whole, use `sweep_partial`.
+    It removes all partial files of the names in `held`, whose locks this process holds, and any others that were not
+    touched for a day. For run folders, which are locked as a whole, use `sweep_partial`.
     """
     prefixes = tuple(f".{name}." for name in held)
     with suppress(OSError):
@@ -242,7 +242,7 @@ def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
 
 
 def _entries(folder: Path) -> dict[str, tuple[int, str]] | None:
-    """Name → (size, checksum) from the seal; None without a consistent seal."""
+    """The size and checksum of each file by name, from the seal; None without a consistent seal."""
     path = folder / SEAL
     if not _is_file(path) or path.stat().st_size > _LARGEST_SEAL:
         return None

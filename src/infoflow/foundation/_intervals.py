@@ -11,20 +11,20 @@ import numpy as np
 
 from ._bootstrap import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, bounded_interval, bounds_of, replicate_weights
 
-_FEWEST_FOR_SKEWNESS = 10  # units; the third moment of fewer is noise
+_FEWEST_FOR_SKEWNESS = 10  # units; with fewer, the third moment is noise
 _NO_EFFECT = 1e-9  # share of the largest effect or of the statistic; smaller effects are rounding errors
 _ROUNDED = 1e-3  # share of the largest effect, for replicates that were rounded in tables
-_EXPLAINED = 0.6  # share of the replicates' variance; of random numbers, 64 blocks explain a third
+_EXPLAINED = 0.6  # share of the replicates' variance that blocks explain; for random numbers it is a third
 _FIRST = np.arange(NUM_BLOCKS) % 2 == 0
 
 
 def block_effects(value: float, replicates: np.ndarray) -> np.ndarray:
-    r"""How far each block moves a statistic (64,), from its replicates with the weights of `replicate_weights`.
+    r"""How far each block moves a statistic, (64,), from its replicates with the weights of `replicate_weights`.
 
     $$ v_r \approx v + \sum_b (w_{rb} - 1)\, e_b $$
 
-    e is the least-squares solution: exact if the statistic is linear in the weights, else to first order. All NaN if
-    too few replicates are finite.
+    The effects e are the least-squares solution, which is exact if the statistic is linear in the weights and otherwise
+    holds to first order. All are NaN if too few replicates are finite.
     """
     values = np.asarray(replicates, dtype=np.float64)
     finite = np.isfinite(values)
@@ -56,12 +56,12 @@ class Halves(NamedTuple):
 
 
 def on_halves(values: np.ndarray, replicates: Sequence[Any]) -> Halves:
-    r"""M statistics on the even and on the odd bootstrap blocks, which are determined by a sentence's text.
+    r"""M statistics on the even and on the odd bootstrap blocks; a sentence's text determines its block.
 
     $$ v_A = v + 2 \sum_{b \in A} e_b $$
 
-    to first order, with the effects of `block_effects`. NaN if the replicates do not come from `replicate_weights`:
-    they are too few, or the blocks do not explain them.
+    to first order, with the effects of `block_effects`. NaN if the replicates do not seem to come from
+    `replicate_weights`, because they are too few or the blocks do not explain them.
     """
     known = np.array([len(row) == NUM_REPLICATES and not np.isnan(row).all() for row in replicates], dtype=bool)
     known &= ~np.isnan(values)
@@ -97,7 +97,7 @@ def block_interval(
     count: float = math.inf,
     level: float = 0.95,
 ) -> Interval:
-    r"""The interval of a statistic from the effects of independent units: blocks of sentences.
+    r"""The interval of a statistic from the effects of independent units, which are blocks of sentences.
 
     $$ v - s\, g^{-1}(\pm t), \qquad s^2 = \tfrac{m}{m - 1} \sum_b e_b^2, \qquad
        g^{-1}(x) = \tfrac{3}{a} \left( \sqrt[3]{1 + a (x - a / 6)} - 1 \right), \qquad
@@ -110,11 +110,11 @@ def block_interval(
     | $t$     | quantile of Student's t with m − 1 degrees of freedom                              |
     | $g$     | the transformation that removes the skewness of (v − truth) / s                    |
 
-    A statistic with two bounds, such as a share, gets Wilson's interval between them, see `bounded_interval`: for $n =
+    A statistic with two bounds, such as a share, gets Wilson's interval between them (see `bounded_interval`), for $n =
     v (1 - v) / s^2$ independent observations, or for `count` if no block moves it (all answers are correct).
 
-    It covers what another sample of the same number of sentences would give, but not another training run of the model,
-    nor a bias that depends on the number of sentences. NaN if fewer than two units have data.
+    The interval covers what another sample of the same number of sentences would give, but neither another training run
+    of the model nor a bias that depends on the number of sentences. It is NaN if fewer than two units have data.
 
     Source: [@hall1992] for the transformation, [@wilson1927] and, with its effective number, [@korn1998].
     """
@@ -160,13 +160,13 @@ def _t_quantile(freedom: int, level: float) -> float:
 # Error bars over seeds and sentences: few seeds, all measured on the same sentences.
 #
 # A mean over S seeds varies for two reasons: other seeds would give other numbers, and other sentences would move all
-# seeds together. As seeds are few, their part follows Student's t with S − 1 degrees of freedom; that of sentences is a
-# bootstrap over `NUM_BLOCKS` blocks. Cochran's rule joins the parts: with variances $V_1, V_2$ of the mean and
-# quantiles $t_1, t_2$ of each alone, the half width is
+# seeds together. As seeds are few, their part follows Student's t with S − 1 degrees of freedom; the sentences' part is
+# a bootstrap over `NUM_BLOCKS` blocks. Cochran's rule joins the parts: if each part alone gives the variance $V_i$ of
+# the mean and the quantile $t_i$, the half width is
 #
 #     $(t_1 V_1 + t_2 V_2) / \sqrt{V_1 + V_2}$.
 #
-# The spread between seeds already contains the separate effect of sentences on each seed, so $V_2$ only counts their
+# The spread between seeds already contains the separate effect of sentences on each seed, so $V_2$ counts only their
 # common effect on all seeds. Cochran, Approximate Significance Levels of the Behrens-Fisher Test, Biometrics 20 (1964).
 
 _TAIL = 0.025
@@ -182,13 +182,13 @@ def t_quantile(df: float, tail: float = _TAIL) -> float:
 def sentence_df(num_replicates: int) -> float:
     r"""Degrees of freedom of a variance over `num_replicates` replicates of `NUM_BLOCKS` blocks.
 
-    $1 / (1 / (B - 1) + 1 / (R - 1))$: blocks and replicates are both finite.
+    They are $1 / (1 / (B - 1) + 1 / (R - 1))$, since blocks and replicates are both finite.
     """
     return 1 / (1 / (NUM_BLOCKS - 1) + 1 / (num_replicates - 1))
 
 
 def means_without_each(units: Sequence[tuple[int, ...]], seeds: Sequence[int]) -> np.ndarray:
-    """Weights (S, U): row s averages over the units without seed s; NaN if there are none."""
+    """Weights, (S, U), whose row s averages over the units without seed s; NaN if there are no such units."""
     out_SU = np.array([[seed not in unit for unit in units] for seed in seeds], dtype=float)
     total_S1 = out_SU.sum(axis=1, keepdims=True)
     total_S1[total_S1 == 0] = np.nan
@@ -206,7 +206,7 @@ def seed_deviations(mean: np.ndarray, without_S: np.ndarray) -> np.ndarray:
 
 
 def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
-    """Share of the replicates' variance that moves all seeds together, 0 to 1; replicates along the last axis.
+    """Share of the replicates' variance that moves all seeds together, from 0 to 1; replicates are on the last axis.
 
     Args:
         mean_R: Replicates of the mean, (..., R), minus the estimate.
@@ -221,9 +221,9 @@ def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
 def join_halves(
     seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray
 ) -> np.ndarray:
-    """Cochran's combination of the half widths for seeds alone and for sentences alone; at least the latter.
+    """Cochran's combination of the half widths for seeds alone and for sentences alone.
 
-    Few seeds may agree by chance, and then their spread is uninformative.
+    It is at least the half width for sentences, because the spread of few seeds that agree by chance is uninformative.
 
     Args:
         seeds: Half width for the choice of seeds, with the quantile `t_seeds`.
@@ -245,15 +245,15 @@ def interval_over_seeds(
 ) -> Interval:
     """95% interval of the mean over units: seeds, or pairs of seeds.
 
-    It lies inside the bounds of the scale (see `bounded_interval`). With three or more seeds its coverage is right (see
-    `experiments/validation/coverage`).
+    It lies inside the bounds of the scale (see `bounded_interval`). With three or more seeds, its coverage is correct
+    (see `experiments/validation/coverage`).
 
     Args:
         units: The seeds of each number.
         values_U: The numbers.
         replicates_UR: Their bootstrap replicates over sentences, paired over units; None without a bootstrap.
-        own_U: The interval of each over sentences. If no draw moves any number (all answers are correct, or none), the
-            bootstrap carries no information, and the mean of these intervals replaces it.
+        own_U: The interval of each number over sentences. If no draw moves any number (all answers are correct, or
+            none), the bootstrap carries no information, and the mean of these intervals replaces it.
         scale: Range of the numbers.
     """
     mean, half = float(values_U.mean()), _half_by_student(units, values_U, replicates_UR)

@@ -25,13 +25,13 @@ _SHOWN = 80  # characters of a value in a message
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of a number or a text; numbers are always finite, and texts contain no control characters."""
+    """Limits of a number or a text; numbers must always be finite, and texts must not contain control characters."""
 
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
-    pattern: str = ""  # matches the whole text
+    pattern: str = ""  # a regular expression for the whole text
     like: str = ""  # description of the pattern or of the allowed numbers
     zero: bool = True  # whether a number may be 0
     filled: bool = False  # a text or list must not be empty
@@ -63,11 +63,11 @@ Count = Annotated[int, Limits(at_least=1, at_most=10**9)]
 Several = Annotated[int, Limits(at_least=2, at_most=10**9)]
 """A count of at least two."""
 CountOrNone = Annotated[int, Limits(at_least=0, at_most=10**9)]
-"""A count that may be 0, for none or unlimited."""
+"""A count that may be 0, which means none or unlimited."""
 Share = Annotated[float, Limits(at_least=0, below=1)]
 """A share below 1, so that something is left."""
 Probability = Annotated[float, Limits(at_least=0, at_most=1)]
-"""From 0 to 1, both included."""
+"""A number from 0 to 1, both included."""
 Weight = Annotated[float, Limits(at_least=0, at_most=1e6)]
 """Weight of one term relative to another."""
 LearningRate = Annotated[float, Limits(above=0, at_most=10)]
@@ -77,27 +77,27 @@ Seed = Annotated[int, Limits(at_least=0, at_most=2**32 - 1)]
 Name = Annotated[str, Limits(filled=True, like="that is not empty")]
 """Text that is not empty."""
 DistinctNames = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
-"""A list of different texts, not empty."""
+"""A list of different texts that is not empty."""
 File = Annotated[str, Limits(file=True)]
 """A user's file, or a name of a text, tokenizer or model; may be empty."""
 RequiredFile = Annotated[str, Limits(filled=True, like="that is not empty", file=True)]
-"""As `File`, but not empty."""
+"""Like `File`, but not empty."""
 OwnWord = Annotated[str, Limits(own=True)]
 """The user's own word, such as the name of a column; may be empty."""
 OwnWords = Annotated[tuple[str, ...], Limits(own=True)]
-"""Several such words."""
+"""Several of the user's own words; may be empty."""
 Device = Annotated[
     str, Limits(pattern=r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?", like="such as auto, cpu, cuda, cuda:1 or mps")
 ]
 """A device of torch, or auto."""
 Threads = Annotated[int, Limits(at_least=1, at_most=1024)]
-"""Number of threads or processes on one machine, which thousands would overload."""
+"""Number of threads or processes on one machine; thousands would overload it."""
 Processes = Annotated[int, Limits(at_least=0, at_most=1024)]
-"""Number of processes on this machine; 0 if others work too."""
+"""Number of processes on this machine; 0 if it should start none, as with --cluster."""
 MaxLength = Annotated[int, Limits(at_least=3, at_most=10**6)]
-"""Maximum number of tokens of a sentence: a start, an end, and at least one between."""
+"""Maximum number of tokens of a sentence; at least 3, for a start, an end and one token between."""
 Inches = Annotated[float, Limits(at_least=2, at_most=20)]
-"""The width of a figure."""
+"""The width of a figure in inches."""
 
 
 def check_settings(settings: Any, section: str = "") -> None:
@@ -118,8 +118,8 @@ def read_setting(hint: Any, value: Any, name: str, default: Any = None) -> Any:
     Args:
         hint: `int`, `float`, `bool`, `str`, a `Literal`, a `tuple` of these, or a union of one of them with None.
         value: The value to convert.
-        name: The user's name of the setting.
-        default: Suggested in the message; None: no suggestion.
+        name: The name by which the user knows the setting.
+        default: The value suggested in the message; None: no suggestion.
     """
     kind, limits = _parts(hint)
     if get_origin(kind) is tuple:
@@ -138,7 +138,7 @@ def read_setting(hint: Any, value: Any, name: str, default: Any = None) -> Any:
 
 
 def describe_setting(hint: Any) -> str:
-    """Describe the allowed values of a setting: `a whole number from 1 to 1,000`."""
+    """Describe the allowed values of a setting, for example `a whole number from 1 to 1,000`."""
     kind, limits = _parts(hint)
     if get_origin(kind) is tuple:
         items = get_args(kind)
@@ -159,7 +159,7 @@ def describe_setting(hint: Any) -> str:
 
 
 def private_settings(settings: type, prefix: str = "") -> dict[str, list[str]]:
-    """Names of settings that an anonymous run leaves out: `files` may name a file, `own_words` hold a user's word.
+    """Names of settings that an anonymous run leaves out: `files` may name files, `own_words` hold the user's words.
 
     Names are written as `corpus.name`, `tune[].train` (in a list of tables) or `tags[]` (a list of texts).
     """
@@ -177,7 +177,7 @@ def private_settings(settings: type, prefix: str = "") -> dict[str, list[str]]:
 
 
 def example_setting(hint: Any) -> str:
-    """An allowed number or text: the smallest above 0, or the first that the limits name."""
+    """An allowed number (the smallest above 0) or text (the first that the limits name)."""
     kind, limits = _parts(hint)
     if kind is str and limits is not None:
         return limits.pattern.partition("|")[0]
@@ -212,7 +212,7 @@ def in_markdown(text: str) -> str:
 
 
 def _named(value: Any) -> Any:
-    """Convert what JSON lacks: an array becomes its numbers, anything else the name of its type."""
+    """Convert a value that JSON lacks: an array becomes its numbers, anything else the name of its type."""
     if isinstance(value, Integral | Real):
         return float(value) if not isinstance(value, Integral) else int(value)
     return str(value) if type(value).__str__ is not object.__str__ else f"a {type(value).__name__}"
@@ -309,6 +309,6 @@ def as_tensor(x: Any) -> "Tensor":
 
 
 def read_only(values: np.ndarray) -> np.ndarray:
-    """The array itself, made read-only, since it is cached and shared by all callers."""
+    """The array itself, made read-only because it is cached and shared by all callers."""
     values.flags.writeable = False
     return values

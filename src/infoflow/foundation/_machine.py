@@ -1,4 +1,4 @@
-"""The machine: peculiarities of Windows, memory, threads, launchers' variables, and requests to stop."""
+"""The machine: peculiarities of Windows, memory, threads, variables set by launchers, and requests to stop."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ _SYNCHRONIZE, _STILL_RUNS, _NO_SUCH_PROCESS = 0x0010_0000, 0x102, 87
 
 
 def replace(source: Path, target: Path, named: Path | None = None) -> None:
-    """Rename `source` to `target`, replacing it; waits for open files, which Windows cannot rename or replace."""
+    """Rename `source` to `target`, replacing it; waits until open files that block this on Windows are closed."""
     for pause in _PAUSES if WINDOWS else ():
         with suppress(PermissionError):
             source.replace(target)
@@ -43,7 +43,7 @@ def replace(source: Path, target: Path, named: Path | None = None) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of that number runs on this machine; True if unknown."""
+    """Whether a process with this number is running on this machine; True if unknown."""
     if WINDOWS:  # where `os.kill(process, 0)` sends Ctrl-C
         return _is_alive_on_windows(process)
     try:
@@ -117,7 +117,7 @@ _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def available_memory() -> int | None:
-    """Bytes left by the machine, a container and this shell's limits; None if unknown."""
+    """Bytes that the machine, the container and the shell's limits leave available; None if unknown."""
     sizes = [_of_machine(), _of_container(), _of_limits(), memory_on_windows()]
     return min((size for size in sizes if size is not None), default=None)
 
@@ -133,8 +133,8 @@ def require_memory(size: float, what: str, advice: str) -> None:
 
     Args:
         size: Minimum number of bytes.
-        what: What needs them, and how they add up; begins the message.
-        advice: What to do about it; ends the message.
+        what: What needs the bytes, and how they add up; begins the message.
+        advice: What the user can do; ends the message.
     """
     available = available_memory()
     if available is not None and size > available:
@@ -178,14 +178,14 @@ def _of_limits() -> int | None:
     return None if most == resource.RLIM_INFINITY else most
 
 
-# Sets thread counts in one place, since oversubscription can slow a small model ninefold.
+# Thread counts are set in one place, since oversubscription can slow a small model ninefold.
 _FEW = 16  # threads that any machine can start; more than this and more than its cores slow it down or crash it
 
 
 def set_threads(num_threads: int | None = None) -> int:
     """Give torch and BLAS `num_threads` threads (default: `OMP_NUM_THREADS`, else the cores this process may use).
 
-    The number is reduced if it far exceeds the cores; returns the number that is set.
+    The number is reduced if it far exceeds the number of cores. Returns the number that was set.
     """
     if num_threads is None:
         num_threads = thread_budget()
@@ -250,7 +250,7 @@ def launched() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Number of this process, hence of its GPU, on its machine; the rank if the launcher does not set it."""
+    """Number of this process on its machine, which also selects its GPU; the rank if the launcher does not set it."""
     return _number("LOCAL_RANK", 0, _MOST) if os.environ.get("LOCAL_RANK") else launched()[0]
 
 
@@ -266,7 +266,7 @@ def _number(name: str, least: int, most: int) -> int:
 
 
 class StopRequest:
-    """Whether SIGTERM or Ctrl-C has come."""
+    """Records whether SIGTERM or Ctrl-C was received."""
 
     def __init__(self) -> None:
         self.received = False

@@ -1,4 +1,4 @@
-"""A running job: its progress, with that of its parts, and the time left at the latest pace."""
+"""A running job: its progress and that of its parts, and the time left at the latest pace."""
 
 import time
 from collections import deque
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
-_MINUTES = 120.0  # seconds; the pace is that of the latest time span of at least this length ...
+_MINUTES = 120.0  # seconds; the pace is measured over the latest time span of at least this length ...
 _ENOUGH = 0.1  # ... in which at least this share of the job was done
 _KNOWN = 0.002  # share of a job after which its pace predicts the remaining time
 _BETWEEN = 1.0  # seconds between two remembered points of the job
@@ -17,13 +17,13 @@ class Progress(Protocol):
     def advance(self, amount: float = 1, *, left: float | None = None, **fields: float | str) -> None:
         """Report `amount` more as done, with `fields` (loss, tokens_per_second, ...) for display.
 
-        `left` are the seconds that remain, if the caller knows better than the pace of the job.
+        `left` is the number of remaining seconds, if the caller knows it better than the job's pace would tell.
         """
         ...
 
 
 class Job:
-    """A job that calls `show` at intervals. A job inside it is a part of it and covers its next unit."""
+    """A job that calls `show` at intervals. A job inside another one is a part of it and covers its next unit."""
 
     def __init__(
         self, label: str, total: float, unit: str = "", seconds_between: float = 10.0, above: "Job | None" = None
@@ -33,7 +33,7 @@ class Job:
         self.show: Callable[[Job], None] = lambda _: None
         self._between, self._above = seconds_between, above
         self._part: Job | None = None
-        self._covered = 0.0  # share of the next unit that ended parts have done
+        self._covered = 0.0  # share of the next unit that completed parts have done
         self._left: tuple[float, float] | None = None
         self._percent = 0.0
         self._start = self._shown = time.monotonic()
@@ -60,7 +60,7 @@ class Job:
 
     @contextmanager
     def part(self, label: str, total: float, unit: str = "") -> Iterator["Job"]:
-        """A job inside this one, or inside its innermost part."""
+        """Yield a job inside this one, or inside its innermost part."""
         whole = self
         while whole._part is not None:
             whole = whole._part
@@ -81,7 +81,7 @@ class Job:
 
     @property
     def reached(self) -> float:
-        """Units done, with the share of the next one that its parts report."""
+        """Units done, including the share of the next unit that the parts report."""
         part = max(self._covered, self._part.share if self._part else 0.0)
         return self.done + min(part, 1.0, max(self.total - self.done, 0.0))
 
@@ -93,7 +93,7 @@ class Job:
 
     @property
     def percent(self) -> float:
-        """Share of the job in percent, or of its time if the caller reports the time left; never falls."""
+        """Share of the job in percent, or of its time if the caller reports the time left; it never falls."""
         share = self.share
         if self._left is not None and not self.finished:
             left = self.remaining or 0.0
@@ -103,7 +103,7 @@ class Job:
 
     @property
     def at(self) -> str:
-        """The innermost part that runs now, with its share; empty without parts."""
+        """The innermost part that is running now, with its share; empty without parts."""
         part, found = self._part, None
         while part is not None:
             found, part = part, part._part
@@ -153,7 +153,7 @@ class Job:
         return now - point[0] >= _MINUTES and self.reached - point[1] >= _ENOUGH * self.total
 
     def _pace(self, now: float) -> float:
-        """Units per second in the last minutes; 0 if unknown."""
+        """Units per second over the last minutes; 0 if unknown."""
         if self.reached <= _KNOWN * self.total:
             return 0.0
         began, before = self._points[0]

@@ -20,17 +20,17 @@ from typing import Any
 from ._errors import UserError
 
 LATER = {"later": True}
-"""Metadata of a dataclass field added in a later version.
+"""Metadata of a dataclass field that was added in a later version.
 
-At its default such a field is not part of a key, so that earlier results are found again.
+A field with its default value is not part of a key, so that earlier results are found again.
 """
 
 OWN_CODE = "own_code"
-"""Name of the class attribute with the digest of the user's file that defines the class, which is part of a key."""
+"""Class attribute with the digest of the user's file that defines the class; the digest is part of a key."""
 
 
 def digest(value: Any) -> str:
-    """Sixteen hex digits of a JSON-like value (dataclasses, mappings, sequences, paths and scalars)."""
+    """A hash of a JSON-like value (dataclasses, mappings, sequences, paths and scalars) as sixteen hex digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -41,7 +41,7 @@ def file_digest(path: Path | str) -> str:
 
 
 def named_fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that belong in a key, by name: all except those of `LATER` at their default."""
+    """The fields of a dataclass that belong in a key, by name: all except `LATER` ones with their default value."""
     return {
         field.name: getattr(value, field.name)
         for field in dataclasses.fields(value)
@@ -61,7 +61,7 @@ def _plain(value: Any) -> Any:
 
 
 # Reduces paths to names, since folder names reveal users and projects in shared files.
-# A path in running text, also of Windows: absolute, in the home folder, or with a leading dot; not a closing HTML tag.
+# A path in running text, including Windows paths: absolute, in the home folder, or with a leading dot; no HTML end tag.
 _IN_TEXT = re.compile(
     r"(?<![\w/\\:.~])(?!(?<=<)/[A-Za-z][\w-]*>)(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+"
 )
@@ -70,7 +70,7 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def without_folders(value: Any, anonymous: bool = False) -> Any:
-    """The JSON-like value with every path in its texts reduced to its last name, or to an ellipsis.
+    """The JSON-like value with every path in its texts reduced to the last name, or to an ellipsis if `anonymous`.
 
     A text that is a path, a list of paths between commas, or `name=path` is treated as a whole, so that spaces in
     folder names do not matter; in running text a path ends at a space.
@@ -96,7 +96,7 @@ def absolute(path: str | Path) -> Path:
 
 
 def command_without_folders(command: str) -> str:
-    """A command line in which arguments name files without folders."""
+    """The command line with the folders removed from file names in its arguments."""
     try:
         parts = shlex.split(command)
     except ValueError:
@@ -105,7 +105,7 @@ def command_without_folders(command: str) -> str:
 
 
 _GENERIC = re.compile(r"models?|final|best|last|latest|checkpoints?|snapshots?|")
-_NUMBERED = re.compile(r"(seed|step|epoch|checkpoint|keep)[-_]?\d+")  # tells something, but not which model it is
+_NUMBERED = re.compile(r"(seed|step|epoch|checkpoint|keep)[-_]?\d+")  # informative, but does not say which model it is
 
 
 def model_name_of(path: str | Path, parts: int = 1) -> str:
@@ -118,7 +118,7 @@ def model_name_of(path: str | Path, parts: int = 1) -> str:
 
     Args:
         path: Where the model is: a folder, a file, or a name on the model hub.
-        parts: Number of parts to keep, so that models have different names.
+        parts: Number of parts to keep, so that the names of several models differ.
     """
     whole = absolute(path) if _exists(str(path)) or isinstance(path, Path) else Path(path)
     found: list[str] = []
@@ -194,7 +194,7 @@ def provenance() -> dict[str, Any]:
 
 
 def public_provenance() -> dict[str, Any]:
-    """The same without the command, which names the user's files, for data that is shared."""
+    """`provenance` without the command, which names the user's files; for data that is shared."""
     return {name: value for name, value in provenance().items() if name != "command"}
 
 
@@ -233,7 +233,7 @@ def version(package: str) -> str:
 
 @cache
 def processor() -> str:
-    """The processor's name; Linux hides it from `platform.processor`."""
+    """The processor's name, which Linux hides from `platform.processor`."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():

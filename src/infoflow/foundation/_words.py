@@ -1,14 +1,14 @@
-"""The single rule for word boundaries, in scripts with and without spaces between words.
+"""The single rule for word boundaries in all scripts, with or without spaces between words.
 
 | | scripts with spaces | scripts without |
 |---|---|---|
 | scripts | all others: Latin, Cyrillic, Arabic, Devanagari, Hangul, … | Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan |
 | a word | a run of letters, digits and `_`, with its combining marks | one letter with its combining marks |
-| a word of running text | the text between white space | one letter, with the punctuation around it |
+| a word of running text | the text between white spaces | one letter, with the punctuation around it |
 
 Combining marks (vowel signs of Devanagari, points of Arabic and Hebrew), joiners and invisible signs (soft hyphens,
 direction marks) never end a word. A zero-width space and the Ethiopic wordspace separate words as a space does. Texts
-that look the same have the same `comparable` form, which scores and searches compare.
+that look the same have the same `comparable` form, which is what scores and searches compare.
 """
 
 import re
@@ -38,9 +38,9 @@ _SIGNS = ((0x2E80, 0x3100), (0x3100, 0x4DC0), (0xFE30, 0xFE50), (0xFF00, 0xFFA0)
 _VARIATIONS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))  # marks that select a sign's appearance, as for emoji
 _HALF_WIDTH_MARKS = "\uff9e\uff9f"  # voicing of half-width kana: letters in Unicode, which NFKC turns into marks
 _LONGEST_WORD = 64  # characters examined on either side of a position
-_LONGEST_MEAN = 15  # letters of a word; languages have less than 10
+_LONGEST_MEAN = 15  # mean letters per word; languages have fewer than 10
 _OPENING = ("Ps", "Pi")  # opening brackets and quotation marks belong to the following word
-_JOINERS = "\u200c\u200d\u180e"  # they occur inside words and change their appearance
+_JOINERS = "\u200c\u200d\u180e"  # these occur inside words and change their appearance
 _INVISIBLE = "\u00ad\u034f\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"  # soft hyphen, direction marks, …
 _UNSEEN = re.compile(f"[{_INVISIBLE}\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
@@ -141,9 +141,9 @@ def inside_word(text: str, place: int) -> bool:
 def spacing_of(texts: Iterable[str]) -> Literal["spaces", "han", "none"]:
     """`"spaces"` if texts separate words by spaces; otherwise `"han"` for Chinese and `"none"` for other scripts.
 
-    Texts are without spaces if half of the words are characters of scripts without spaces, and then Chinese if four
-    fifths of these characters are. Other scripts without spaces are recognised by their long runs: more than 15 letters
-    on average.
+    Texts count as without spaces if half of the words are characters of scripts without spaces. They count as Chinese
+    if four fifths of these characters are Chinese. Other scripts without spaces are recognised by their long runs, of
+    more than 15 letters on average.
     """
     words = [word for text in texts for word in words_of(comparable(text))]
     unspaced = [word[0] for word in words if is_unspaced(word)]
@@ -154,7 +154,7 @@ def spacing_of(texts: Iterable[str]) -> Literal["spaces", "han", "none"]:
 
 
 def is_punctuation(text: str) -> bool:
-    """Whether a text consists of Unicode punctuation; an empty text does not."""
+    """Whether a text consists of Unicode punctuation only; False for an empty text."""
     return bool(text) and all(unicodedata.category(sign).startswith("P") for sign in text)
 
 
@@ -163,7 +163,7 @@ def without_punctuation(text: str) -> str:
 
 
 class _Punctuation(dict[int, int | None]):
-    """For `str.translate`: deletes Unicode punctuation and keeps the rest."""
+    """A table for `str.translate` that deletes Unicode punctuation and keeps the rest."""
 
     def __missing__(self, character: int) -> int | None:
         self[character] = None if is_punctuation(chr(character)) else character
@@ -191,7 +191,7 @@ def _starts_inside(piece: str, offset: int) -> list[int]:
 
 
 def _parts(run: str, unspaced: str) -> list[str]:
-    """The words of a run without a space; stretches of scripts with and without spaces are handled separately."""
+    """The words of a run of word characters; scripts with and without spaces are handled separately."""
     found: list[str] = []
     for stretch in _scripts().stretch.findall(run):
         characters = _scripts().unspaced.findall(stretch)
@@ -208,8 +208,8 @@ class _Scripts(NamedTuple):
     inner: re.Pattern[str]
     run: re.Pattern[str]  # word characters and marks
     unspaced: re.Pattern[str]  # a character of a script without spaces, with its marks
-    stretch: re.Pattern[str]  # in a run: as many successive such characters, or others, as possible
-    word: re.Pattern[str]  # in a run: one such character, or as many others as possible
+    stretch: re.Pattern[str]  # in a run: the longest stretch of such characters, or of others
+    word: re.Pattern[str]  # in a run: one such character, or the longest stretch of others
     word_or_sign: re.Pattern[str]
     any_sign: re.Pattern[str]  # a letter, mark, digit or punctuation of a script without spaces
 
@@ -239,7 +239,7 @@ def _is_letter(char: str) -> bool:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Code points in order, in the notation inside a character class."""
+    """The code points, which must be in order, in the notation for a regular expression's character class."""
     known = set(numbers)
     starts = [number for number in numbers if number - 1 not in known]
     ends = [number for number in numbers if number + 1 not in known]

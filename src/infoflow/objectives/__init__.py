@@ -1,4 +1,4 @@
-"""One file per pretraining objective: input corruption, prediction targets, loss."""
+"""Pretraining objectives, one per file: how each corrupts inputs, what it predicts, and its loss."""
 
 from infoflow.corpus import Vocabulary
 

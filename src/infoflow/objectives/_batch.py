@@ -1,4 +1,4 @@
-"""From an example to a loss: corrupted examples (also as readable tokens), their batches, and the cross-entropy."""
+"""The steps from an example to a loss: corruption (also shown as readable tokens), batches and cross-entropy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,18 +16,18 @@ from infoflow.foundation import UserError, stream
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Example:
-    """One example of a corpus before any noise: token ids with the special tokens around each text."""
+    """One example of a corpus before any noise: token ids, with special tokens around each text."""
 
-    texts: tuple[np.ndarray, ...]  # int64 (token,) each: a sentence; the sentences of a window or a pair, in order
+    texts: tuple[np.ndarray, ...]  # int64 (token,) each: one sentence, or those of a window or pair in order
     translation: np.ndarray | None = None  # int64 (token,) of the other vocabulary
-    labels: Mapping[str, np.ndarray] = field(default_factory=dict)  # annotation by name: of tokens, or of the whole
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)  # annotation of the tokens or of the whole, by name
 
     @property
     def text(self) -> np.ndarray:
-        """The text of an example with exactly one.
+        """The only text of the example.
 
         Raises:
-            UserError: It has several, or none.
+            UserError: The example has several texts, or none.
         """
         if len(self.texts) != 1:
             raise UserError(
@@ -49,13 +49,13 @@ class Noise:
     keys: tuple[tuple[int | str, ...], ...] = ()  # of the examples, in the batch's order
 
     def streams(self, purpose: str) -> list[np.random.Generator]:
-        """A fresh generator per example; each purpose has its own numbers."""
+        """A fresh generator for each example; different purposes get different numbers."""
         return [stream("loss", purpose, *key) for key in self.keys]
 
     def uniform(
         self, purpose: str, chosen: Bool[Tensor, "example *position"], *shape: int
     ) -> Float[Tensor, "draw *shape"]:
-        """Numbers in [0, 1), `shape` of them for each True of `chosen`, in the order of `states[chosen]`.
+        """Numbers in [0, 1), an array of `shape` for each True in `chosen`, in the order of `states[chosen]`.
 
         Raises:
             UserError: The batch has no keys.
@@ -76,10 +76,10 @@ UNSUPERVISED = -100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Field:
-    """How the arrays of one name become a tensor: each axis is padded to the longest, then they are stacked.
+    """How the arrays of one name become a tensor: each axis is padded to the longest, and the arrays are stacked.
 
-    An array without axes is a label of the whole example, one axis counts tokens, two or three are masks between them.
-    Integers become int64, floats float32, Booleans are unchanged.
+    An array without axes is a label of the whole example, one with a single axis has an entry per token, and one with
+    two or three axes is a mask between tokens. Integers become int64, floats float32, and Booleans stay unchanged.
     """
 
     pad: int | float | bool | Literal["source", "target"] = 0  # padding value; a name means that side's padding token
@@ -121,11 +121,11 @@ class Corrupted:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Batch:
-    """Examples, padded at their ends: one tensor per name, with the example as first axis."""
+    """Examples padded at their ends, with one tensor per name whose first axis is the example."""
 
     tensors: Mapping[str, Tensor]
     noise: Noise = field(default_factory=Noise)  # for a stochastic loss
-    source_tokens: int  # without padding, specials included
+    source_tokens: int  # without padding, special tokens included
     target_tokens: int  # read by the decoder; 0 without one
     supervised_tokens: int  # labels that are not UNSUPERVISED
 
@@ -152,7 +152,7 @@ class Batch:
 
     @property
     def real(self) -> Tensor:
-        """Bool (batch, token): not padding."""
+        """Bool (batch, token): whether the token is not padding."""
         if self.attention_mask is None:
             return torch.ones_like(self.input_ids, dtype=torch.bool)
         return self.attention_mask.bool()
@@ -178,7 +178,7 @@ def collate(
 ) -> Batch:
     """Pad `examples` field by field; an objective's own `attention_mask` replaces the padding mask.
 
-    `target` is the decoder's vocabulary if it has its own, and `noise` that of the examples, in their order.
+    `target` is the decoder's vocabulary if it has its own, and `noise` the noise of the examples, in their order.
     """
     names = list(examples[0].arrays)
     if unknown := [name for name in names if name not in fields]:
@@ -230,13 +230,13 @@ def _before(lengths: np.ndarray) -> np.ndarray:
     return np.arange(lengths.max()) < lengths[:, None]
 
 
-# Location of the map from the last hidden state to logits in Hugging Face, by family: BERT, RoBERTa and most others.
+# Where Hugging Face's families (BERT, RoBERTa and most others) keep the map from the last hidden state to logits.
 _HEADS = ("cls", "lm_head", "predictions")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LossTerm:
-    """One term of a loss, before division: the mean is taken over a whole update."""
+    """One term of a loss as a sum and a count, since the mean is taken over a whole update."""
 
     total: Tensor  # scalar, nats, differentiable
     count: int  # supervised items
@@ -252,8 +252,8 @@ def supervised_cross_entropy(
 
     $$ \sum_{b,t:\, y_{bt} \ne -100} -\log \mathrm{softmax}(W h_{bt})_{y_{bt}} $$
 
-    The rows of `hidden` are selected *before* the projection: the result equals that of the full logits, at twice the
-    speed for a masked LM of width 128 with 8,000 ids. Cross-entropy runs in float32 also under autocast.
+    The rows of `hidden` are selected *before* the projection, so the result equals that of the full logits, at twice
+    the speed for a masked LM of width 128 with 8,000 ids. Cross-entropy runs in float32 even under autocast.
     """
     supervised = labels != UNSUPERVISED
     targets = labels[supervised]
@@ -275,7 +275,7 @@ def prediction_head(module: nn.Module) -> nn.Module:
 NO_TARGET = "·"
 """Shown at positions that the loss ignores."""
 DESCRIBING = ("segments", "positions", "attends to")
-"""Names of lines that describe the tokens of the line before them, position by position."""
+"""Names of the lines that describe, position by position, the tokens of the line before them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -283,7 +283,7 @@ class Shown:
     """An objective's output for one example: lines of readable tokens, by name."""
 
     inputs: Mapping[str, Sequence[str]]  # what the model reads
-    targets: Mapping[str, Sequence[str]]  # by the loss term that they belong to
+    targets: Mapping[str, Sequence[str]]  # by the name of the loss term
 
 
 def tokens_of(ids: Tensor, names: Sequence[str]) -> list[str]:
@@ -292,7 +292,7 @@ def tokens_of(ids: Tensor, names: Sequence[str]) -> list[str]:
 
 
 def stacks(lines: Mapping[str, Sequence[str]]) -> list[dict[str, Sequence[str]]]:
-    """Group each line with the lines that describe its tokens."""
+    """Group each line of tokens with the lines that describe these tokens."""
     found: list[dict[str, Sequence[str]]] = []
     for name, tokens in lines.items():
         if found and name in DESCRIBING:

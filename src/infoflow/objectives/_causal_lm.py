@@ -1,4 +1,4 @@
-"""Language models that predict the next token: causal, in both directions as in ELMo, and with a prefix."""
+"""Language models that predict the next token: causal, in both directions (as in ELMo), and after a prefix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ from ._text_to_text import prefix_length
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CausalLM(AbstractObjective):
-    """Predict each token from those before it; the last position has no target."""
+    """Predict each token from the preceding tokens; the last position has no target."""
 
     name: ClassVar[str] = "causal-lm"
     layout: ClassVar[Layout] = "decoder"
@@ -60,7 +60,7 @@ class CausalLM(AbstractObjective):
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
         """Cross-entropy of the next tokens."""
-        # Padding lies on the right, so a causal position never sees it, and attention runs without a mask.
+        # Padding is on the right, so a causal position never sees it, and attention can run without a mask.
         hidden = module.base_model(input_ids=batch.input_ids, use_cache=False).last_hidden_state
         return {self.name: supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}
 
@@ -71,18 +71,19 @@ FORWARD, BACKWARD = "forward", "backward"
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BiLM(AbstractObjective):
-    r"""Predict each token from those before it, and with another stack from those after it ([@peters2018deep]).
+    r"""Predict each token from the preceding tokens and, with another stack, from the following ([@peters2018deep]).
 
     $$ \tfrac12 \overline{-\log p(x_{t+1} \mid x_{\le t})} + \tfrac12 \overline{-\log p(x_{t-1} \mid x_{\ge t})} $$
 
-    The factor ½ is from the released code (bilm-tf); we have not verified that the paper sums the two. The two
-    directions share embeddings and softmax, and no layer mixes them. Only the loss follows the released recipe. Its
-    sampled softmax (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients are replaced by the settings
-    that all objectives share.
+    The factor ½ is from the released code (bilm-tf); we have not verified that the paper sums the two terms. The two
+    directions share embeddings and softmax, and no layer mixes them. Only the loss follows the released recipe. The
+    recipe's sampled softmax (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients are replaced by the
+    settings that all objectives share.
 
-    For two stacks of BERT's blocks, the forward one, a causal LM, is saved and measured as the model; the backward one
-    is saved separately. ELMo, whose layers have states of both directions, is saved whole. Texts begin as often as they
-    end, so labels are equally many and equally frequent in both directions, and one frequency baseline serves both.
+    With two stacks of BERT's blocks, the forward stack, a causal LM, is saved and measured as the model; the backward
+    stack is saved separately. ELMo, whose layers have states of both directions, is saved whole. As every text has one
+    beginning and one end, both directions have equally many labels with the same frequencies, so one frequency baseline
+    serves both.
     """
 
     name: ClassVar[str] = "bilm"
@@ -96,7 +97,7 @@ class BiLM(AbstractObjective):
     }
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The text and its reverse, each with its next tokens as labels."""
+        """Return the text and its reverse, each with the next tokens as labels."""
         tokens = example.text
         labels = {"labels": _next(tokens), "reversed_labels": _next(tokens[::-1])}
         arrays = {**self.reads_instead(tokens), **labels}
@@ -107,7 +108,7 @@ class BiLM(AbstractObjective):
         return {"input_ids": inputs, "reversed_ids": inputs[::-1]}
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The forward stack with the head; the backward one is saved separately.
+        """The forward stack with the head; the backward stack is saved separately.
 
         ELMo, whose layers have both directions, is saved whole.
         """
@@ -140,9 +141,10 @@ def _next(tokens: np.ndarray) -> np.ndarray:
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixDecoder(AbstractObjective):
-    """Predict what follows a prefix of random length; within the prefix every position sees every other.
+    """Predict what follows a prefix of random length; within the prefix, every position sees every other one.
 
-    The decoder-only form of `prefix-lm` ([@raffel2020exploring]): the same prefix lengths, loss only on the rest.
+    This is the decoder-only form of `prefix-lm` ([@raffel2020exploring]), with the same prefix lengths and a loss only
+    on the rest.
     """
 
     name: ClassVar[str] = "prefix-lm-decoder"
@@ -157,7 +159,7 @@ class PrefixDecoder(AbstractObjective):
         return 0.5
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask the loss of [CLS] and a random prefix; `prefix` is their length."""
+        """Leave [CLS] and a random prefix out of the loss; `prefix` is their common length."""
         tokens = example.text
         prefix = 1 + prefix_length(len(tokens) - 2, generator)
         labels = np.append(tokens[1:], UNSUPERVISED)
@@ -186,8 +188,8 @@ class PrefixDecoder(AbstractObjective):
 def prefix_mask(prefix: Int[Tensor, " batch"], length: int) -> Float[Tensor, "batch 1 length length"]:
     """Additive attention mask: 0 where a key is in the prefix or not after the query, otherwise the lowest float.
 
-    Padding is on the right, after every query that counts. It is additive because transformers' `eager` attention would
-    add a Boolean 4-D mask as 0 and 1, and leak the future.
+    Padding needs no mask, since it is on the right, after every query that counts. The mask is additive because the
+    `eager` attention of transformers would add a Boolean 4-D mask as 0 and 1 and leak the future.
     """
     places = torch.arange(length, device=prefix.device)
     seen = (places[None, :] <= places[:, None]) | (places[None, None, :] < prefix[:, None, None])

@@ -1,4 +1,4 @@
-"""Objectives of encoder-decoders: what they share, machine translation, MASS and BART."""
+"""Objectives of encoder-decoders: their common base, machine translation, MASS and BART."""
 
 import math
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def source_and_target(
 ) -> Corrupted:
     """The encoder reads [CLS] source [SEP]; the decoder reads [CLS] target and predicts target [SEP].
 
-    `selected` marks the tokens of `source` that come from noise.
+    `selected` marks the tokens of `source` that noise has produced.
     """
     inputs, outputs = framed(source, vocabulary), framed(target, vocabulary)
     chosen = np.zeros(len(inputs), dtype=bool)
@@ -61,7 +61,7 @@ def target_loss(
     """Cross-entropy of the target's tokens; `reads` are further decoder inputs."""
     encoder, decoder, owner, scale = _parts(module, name)
     source = encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-    # The decoder's padding is on the right, where no causal position sees it: no mask is needed.
+    # The decoder's padding is on the right, where no causal position sees it, so no mask is needed.
     inputs = {
         "input_ids": batch.decoder_input_ids,
         "encoder_hidden_states": source,
@@ -70,13 +70,13 @@ def target_loss(
         **reads,
     }
     if isinstance(module, T5ForConditionalGeneration):
-        inputs.pop("position_ids", None)  # positions are relative: shifting all of them changes nothing
+        inputs.pop("position_ids", None)  # positions are relative, so shifting all of them changes nothing
     hidden = decoder(**inputs).last_hidden_state * scale
     return {name: supervised_cross_entropy(owner, hidden, batch.labels, label_smoothing)}
 
 
 def _parts(module: PreTrainedModel, name: str) -> tuple[Any, Any, Any, float]:
-    """Encoder, decoder, the module with the output head, and T5's scale of the last states."""
+    """The encoder, the decoder, the module with the output head, and T5's factor on the last states."""
     whole: Any = module
     if isinstance(module, EncoderDecoderModel):
         return whole.encoder, whole.decoder.base_model, whole.decoder, 1.0
@@ -108,7 +108,7 @@ class AbstractEncoderDecoder(AbstractObjective):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Translation(AbstractEncoderDecoder):
-    """Cross-entropy over the target's tokens, its end included, given the source."""
+    """Predict the tokens of the target, including its end, given the source."""
 
     name: ClassVar[str] = "translation"
     family: ClassVar[Family] = "translate"
@@ -122,8 +122,8 @@ class Translation(AbstractEncoderDecoder):
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The decoder reads [CLS] y and predicts y [SEP].
 
-        `decoder_dropout` replaces each token of y in the decoder's input, but not in its target, by [CLS] with that
-        probability: the decoder sees less of its own output and must rely on the encoder (word dropout, [@bowman2016]).
+        With probability `decoder_dropout`, each token of y is replaced by [CLS] in the decoder's input but not in its
+        target, so the decoder sees less of the text and must rely on the encoder (word dropout, [@bowman2016]).
         """
         tokens, target = example.text, example.translation
         if target is None:
@@ -145,12 +145,12 @@ class Translation(AbstractEncoderDecoder):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mass(AbstractEncoderDecoder):
-    """Half of the text is a fragment that the encoder sees as [MASK] (80 %), random tokens (10 %), or itself (10 %).
+    """Predict a fragment, half of the text, which the encoder sees as [MASK] (80 %), random (10 %) or unchanged (10 %).
 
     For each token of the fragment, the decoder reads the preceding token at its position in the text. It does not
-    attend to [MASK]. The fragment is at the beginning or the end with probability .2 each, else anywhere. Source:
-    [@song2019mass]; its code derives the fragment's length from the longest sentence of a batch; here each sentence has
-    its own.
+    attend to [MASK]. The fragment is at the beginning or the end with probability .2 each, otherwise anywhere. Source:
+    [@song2019mass], whose code derives the fragment's length from the longest sentence of a batch; here it depends on
+    each sentence's own length.
     """
 
     name: ClassVar[str] = "mass"
@@ -185,7 +185,7 @@ class Mass(AbstractEncoderDecoder):
         )
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True
-        # A text without tokens has no fragment: the decoder reads its [CLS], without a target.
+        # A text without tokens has no fragment, so the decoder reads only [CLS] and has no target.
         read = positions - 1 if len(positions) else np.zeros(1, dtype=np.int64)
         arrays = {
             "input_ids": shown,
@@ -210,14 +210,14 @@ class Mass(AbstractEncoderDecoder):
         )
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """Also shows the positions that the decoder's tokens have in the text."""
+        """The usual lines, and the positions of the decoder's tokens in the text."""
         plain = AbstractObjective.shown(self, batch, names, target_names)
         positions = list(map(str, batch["decoder_position_ids"].flatten().tolist()))
         return replace(plain, inputs={**plain.inputs, "positions": positions})
 
 
 def fragment(length: int, share: float, generator: np.random.Generator) -> tuple[int, int]:
-    """First position and end of the fragment of a text of `length` tokens, which begins at position 1."""
+    """First position and end of the fragment in a text of `length` tokens, which starts at position 1."""
     size = min(max(round(length * share), 1), length)
     where = generator.random()
     if where < 0.2:
@@ -232,23 +232,23 @@ def fragment(length: int, share: float, generator: np.random.Generator) -> tuple
 Hidden = Literal["span", "token", "none"]
 """Replacement of hidden words.
 
-One [MASK] for a span (text infilling), one for each token (token masking), nothing (token deletion).
+It is one [MASK] per span (text infilling), one per token (token masking), or nothing (token deletion).
 """
 MeanLength = Annotated[float, Limits(at_least=0, at_most=100)]
 MARK = "sentence_starts"
-"""Key of `Example.labels`: Bool for each token, whether a sentence begins there."""
+"""Key of `Example.labels` that says for each token whether a sentence begins there (Bool)."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bart(AbstractEncoderDecoder):
-    """Denoising of whole texts; the noises apply in the order of the settings.
+    """Denoising of whole texts; the kinds of noise apply in the order of the settings.
 
-    Defaults are those of the published model: fairseq issue 1899.
+    The defaults are those of the published model, according to fairseq issue 1899.
 
-    The paper's mean span is 3.0 ([@lewis2020bart]); fairseq's own defaults disable everything but rotation. Single
-    noises: token masking `permute=0, spans=0, leaves="token"`, deletion `permute=0, spans=0, leaves="none"`, infilling
-    `permute=0`, sentence permutation `mask=0`, rotation `permute=0, mask=0, rotate=1`.
+    The paper's mean span is 3.0 ([@lewis2020bart]); fairseq's own defaults disable everything but rotation. To apply a
+    single kind of noise: token masking `permute=0, spans=0, leaves="token"`, deletion `permute=0, spans=0,
+    leaves="none"`, infilling `permute=0`, sentence permutation `mask=0`, rotation `permute=0, mask=0, rotate=1`.
     """
 
     name: ClassVar[str] = "bart"
@@ -265,7 +265,7 @@ class Bart(AbstractEncoderDecoder):
 
     @property
     def needs_mask(self) -> bool:
-        """Whether words are hidden or masks inserted; sentence permutation needs no mask."""
+        """Whether words are hidden or masks are inserted; sentence permutation alone needs no mask."""
         return self.mask > 0 or self.insert > 0
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
@@ -281,16 +281,16 @@ class Bart(AbstractEncoderDecoder):
                 tokens, noisy, math.ceil(len(tokens) * self.insert), generator, mask_id(vocabulary, self.name)
             )
         if self.rotate and len(tokens) > 1 and generator.random() < self.rotate:
-            offset = int(generator.integers(len(tokens)))  # every token may come first, including the first one
+            offset = int(generator.integers(len(tokens)))  # any token may come first, even the present first one
             tokens, noisy = np.roll(tokens, -offset), np.roll(noisy, -offset)
         return source_and_target(tokens, text, vocabulary, noisy)
 
     def _hidden(
         self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Words hidden in spans; empty spans become inserted [MASK]s.
+        """Hide spans of words; empty spans become inserted [MASK]s.
 
-        Overlapping spans leave one [MASK], the first one's, as in fairseq's `add_whole_word_mask`.
+        Overlapping spans leave a single [MASK], that of the first span, as in fairseq's `add_whole_word_mask`.
         """
         mask, words = mask_id(vocabulary, self.name), np.flatnonzero(vocabulary.word_starts(tokens))
         lengths = span_lengths(math.ceil(len(words) * self.mask), self.spans, generator)
@@ -315,7 +315,7 @@ def covered_by(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarray:
 
 
 def sentence_starts(text: np.ndarray, example: Example, vocabulary: Vocabulary) -> np.ndarray:
-    """Bool (token,): where sentences begin: from the example, or else after . ! ?"""
+    """Bool (token,): whether a sentence begins there, according to the example or else after . ! ?"""
     if MARK in example.labels:
         marked = np.asarray(example.labels[MARK], dtype=bool)
         starts = marked[1 : 1 + len(text)].copy()

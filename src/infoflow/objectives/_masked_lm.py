@@ -1,4 +1,4 @@
-"""Masked language modelling: alone, with spans (SpanBERT), and with a question about two segments (BERT, ALBERT)."""
+"""Masked language modelling, alone, with spans (SpanBERT), or with a question about two segments (BERT, ALBERT)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedLM(AbstractObjective):
-    """Predict selected tokens; 80 % of them become [MASK], 10 % a random token, 10 % stay."""
+    """Predict selected tokens, of which 80 % become [MASK], 10 % become a random token and 10 % stay unchanged."""
 
     name: ClassVar[str] = "masked-lm"
     layout: ClassVar[Layout] = "encoder"
@@ -64,13 +64,13 @@ class MaskedLM(AbstractObjective):
     rate: Probability = 0.15  # share of candidates that are predicted
     mask_share: Probability = 0.8  # share of the selected tokens that become [MASK]
     random_share: Probability = 0.1  # share of the selected tokens that become random; the rest is unchanged
-    specials: bool = False  # fairseq parity of `dynamic`: [CLS] and [SEP] are candidates too
+    specials: bool = False  # for `dynamic` as in fairseq: [CLS] and [SEP] are candidates too
     copies: Count = 10  # for `static`: number of different masks of a sentence, used in turn (BERT's dupe_factor)
-    max_predictions: Count = 20  # for `static`, `whole-word` and `n-gram`, per sentence
+    max_predictions: Count = 20  # per sentence, for `static`, `whole-word` and `n-gram`
 
     @property
     def predicted_share(self) -> float:
-        """The rate, relative to the candidates."""
+        """The rate, which is relative to the candidates."""
         return self.rate
 
     @property
@@ -78,7 +78,7 @@ class MaskedLM(AbstractObjective):
         return True
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Select positions, then hide, replace or keep each; labels only at selected positions."""
+        """Select positions, and then hide, replace or keep each one; only selected positions have labels."""
         tokens = example.text
         positions = self._select(tokens, generator, vocabulary)
         labels = np.full(len(tokens), UNSUPERVISED, dtype=np.int64)
@@ -121,25 +121,25 @@ class MaskedLM(AbstractObjective):
         if self.selection == "static":
             count = bert_budget(len(tokens), len(candidates), self.rate, self.max_predictions)
         else:
-            count = int(self.rate * len(candidates) + draws[0])  # stochastic rounding: right on average
+            count = int(self.rate * len(candidates) + draws[0])  # stochastic rounding, which is right on average
         return candidates[draws[1:].argsort()[:count]]
 
 
 BOUNDARY = "span-boundary"
-_TARGETS = 20  # tokens of a span predicted from its boundary: later positions have no embedding
+_TARGETS = 20  # most tokens of a span predicted from its boundary, as later positions have no embedding
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpanBert(AbstractObjective):
-    r"""Masked spans of whole words, and the span-boundary objective ([@joshi2020spanbert]).
+    r"""Predict masked spans of whole words, also from the spans' boundaries ([@joshi2020spanbert]).
 
-    `ceil(.15 · len)` tokens in spans of k words, \(P(k) \propto p (1-p)^{k-1}\), k ≤ 10, p = .2 (as in the paper; its
-    code uses .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens are as
-    frequent as in the training text. All tokens of a span are treated alike (80 % [MASK], 10 % random, 10 % kept), as
-    in the paper (unverified). With `together=False` each token is treated separately, as by default in the code. The
-    code's weight of the second term is 0 by default; here it is 1. The code divides this term by its number of tokens
-    plus one, and we by its number of tokens.
+    `ceil(.15 · len)` tokens are masked in spans of k words, \(P(k) \propto p (1-p)^{k-1}\), k ≤ 10, p = .2 (as in the
+    paper; its code uses .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens
+    are as frequent as in the training text. All tokens of a span are treated alike (80 % [MASK], 10 % random, 10 %
+    kept), as in the paper (unverified). With `together=False`, each token is treated separately, which is the code's
+    default. The second term has weight 1 here, but 0 by default in the code. The code divides this term by its number
+    of tokens plus one, we divide it by the number of tokens.
     """
 
     name: ClassVar[str] = "spanbert"
@@ -165,7 +165,7 @@ class SpanBert(AbstractObjective):
         return self.rate
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask spans; `left` and `right` are the neighbours of each masked token's span, `place` its index in the span.
+        """Mask spans; `left` and `right` are the neighbours of a masked token's span, `place` the token's index in it.
 
         `place` is UNSUPERVISED if the boundary does not predict the token: beyond 20 tokens, and in a span at an edge
         of the sequence.
@@ -176,7 +176,7 @@ class SpanBert(AbstractObjective):
         labels, place = np.full((2, num), UNSUPERVISED, dtype=np.int64)
         left, right = np.zeros((2, num), dtype=np.int64)
         labels[positions] = tokens[positions]
-        fates: list[int] = []  # groups of positions with the same fate
+        fates: list[int] = []  # groups of positions that are treated alike
         for number, (first, end) in enumerate(_runs(positions.tolist())):
             fates += [number] * (end - first)
             left[first:end], right[first:end] = max(first - 1, 0), min(end, num - 1)
@@ -201,7 +201,7 @@ class SpanBert(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of the masked tokens from their own states, and from their spans' boundaries."""
+        """Cross-entropy of the masked tokens, predicted from their own states and from their spans' boundaries."""
         model: Any = module
         hidden = model.encoder.base_model(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask
@@ -231,19 +231,19 @@ class SpanBert(AbstractObjective):
 
 
 def _runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Begin and end of each run of consecutive positions; `positions` are ascending."""
+    """Begin and end of each run of consecutive positions; `positions` must be ascending."""
     begins = [here for before, here in pairwise([-2, *positions]) if here > before + 1]
     ends = [here + 1 for here, after in pairwise([*positions, -2]) if after != here + 1]
     return list(zip(begins, ends, strict=True))
 
 
 IS_RANDOM, IS_SWAPPED = "is_random", "is_swapped"
-"""Keys of `Example.labels`: whether the second segment is from another document; whether the two were swapped."""
+"""Keys of `Example.labels`: whether the second segment is from another document, and whether the two were swapped."""
 _CHANCE = 0.05  # required accuracy above the most frequent answer's share
 
 
 class AbstractPairObjective(AbstractObjective):
-    """[CLS] A [SEP] B [SEP]: masked tokens, and a binary question about the pair, answered at [CLS] by a pooler.
+    """Predict masked tokens in [CLS] A [SEP] B [SEP] and, by a pooler at [CLS], a binary question about the pair.
 
     The loss is the mean over masked tokens plus the mean over pairs.
     """
@@ -255,7 +255,7 @@ class AbstractPairObjective(AbstractObjective):
     question: ClassVar[str]  # name of the loss term and of the accuracy
     asked: ClassVar[str]  # key of the answer in `Example.labels`
     pairs: ClassVar[PairKind]  # kind of pairs
-    truths: ClassVar[tuple[str, str]]  # the two answers in words: to the label 0, to 1
+    truths: ClassVar[tuple[str, str]]  # in words, the answers that the labels 0 and 1 stand for
 
     def __init_subclass__(cls) -> None:
         if "question" in cls.__dict__:
@@ -278,11 +278,11 @@ class AbstractPairObjective(AbstractObjective):
         return self.masked_lm.noise_epoch(epoch)
 
     def on_text(self) -> AbstractObjective:
-        """The objective for a single text: the masked tokens only."""
+        """The objective for a single text, which only predicts the masked tokens."""
         return self.masked_lm
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Two segments in one sequence, with tokens masked in both."""
+        """Join two segments into one sequence and mask tokens in both."""
         mask_id(vocabulary, self.name)  # raises under this objective's name instead of the inner masked LM's
         if len(example.texts) != 2 or self.asked not in example.labels:
             raise UserError(
@@ -298,7 +298,7 @@ class AbstractPairObjective(AbstractObjective):
         return Corrupted(arrays={**masked.arrays, "token_type_ids": segments, "pair": pair}, selected=masked.selected)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The masked LM; pooler and pair head are saved separately."""
+        """The masked LM; the pooler and the pair head are saved separately."""
         return module.encoder  # type: ignore[return-value]
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -330,7 +330,7 @@ class AbstractPairObjective(AbstractObjective):
     def example(
         self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
     ) -> Example:
-        """The two halves of the text in their order; a single sentence is cut in the middle."""
+        """Build an example of the two halves of the text in their order; a single sentence is cut in the middle."""
         parts = list(sentences) if len(sentences) > 1 else np.array_split(sentences[0], 2)
         half = (len(parts) + 1) // 2
         texts = np.concatenate(parts[:half]), np.concatenate(parts[half:])

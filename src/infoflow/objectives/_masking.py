@@ -1,4 +1,4 @@
-"""Masking: which tokens are chosen, and what replaces them."""
+"""Masking: the choice of tokens, and their replacements."""
 
 from bisect import bisect_right
 from functools import cache
@@ -22,7 +22,7 @@ class Words(NamedTuple):
 
 
 def words_of(tokens: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """The words of a text: each is a piece with its continuations; special tokens are left out."""
+    """The words of a text, each of which is a piece with its continuations; special tokens are left out."""
     places = (~vocabulary.is_special[tokens]).nonzero()[0]
     return Words(places, [*vocabulary.word_starts(tokens)[places].nonzero()[0].tolist(), len(places)])
 
@@ -35,8 +35,8 @@ def bert_budget(num_tokens: int, num_candidates: int, rate: float, most: int) ->
 def n_grams(words: Words, budget: int, longest: int, generator: np.random.Generator) -> np.ndarray:
     r"""Positions of n-grams of whole words, ascending; \(P(n) \propto 1/n\) for n up to `longest`.
 
-    They start in random order. An n-gram that would exceed the budget is cut to fewer words, and one that overlaps an
-    earlier one is skipped (ALBERT's `create_masked_lm_predictions`).
+    Their first words are visited in random order. An n-gram that would exceed the budget is cut to fewer words, and an
+    n-gram that overlaps an earlier one is skipped (as in ALBERT's `create_masked_lm_predictions`).
     """
     edges, num_words = words.edges, words.num
     starts = generator.permutation(num_words).tolist()
@@ -57,14 +57,14 @@ def n_grams(words: Words, budget: int, longest: int, generator: np.random.Genera
 
 @cache
 def _inverse_lengths(longest: int) -> np.ndarray:
-    r"""\(P(n) \propto 1/n\) for n = 1..`longest`, cumulative without the last."""
+    r"""Cumulative probabilities of \(P(n) \propto 1/n\), n = 1..`longest`, without the last one."""
     shares = 1 / np.arange(1, longest + 1)
     return read_only(np.cumsum(shares / shares.sum())[:-1])
 
 
 @cache
 def geometric_lengths(p: float, longest: int) -> np.ndarray:
-    r"""\(P(k) \propto p (1-p)^{k-1}\) for k = 1..`longest`, cumulative without the last; mean 3.80 for p = .2, 10."""
+    r"""Cumulative probabilities of \(P(k) \propto p (1-p)^{k-1}\), k = 1..`longest`, without the last one."""
     weights = p * (1 - p) ** np.arange(longest)
     return read_only(np.cumsum(weights / weights.sum())[:-1])
 
@@ -72,13 +72,13 @@ def geometric_lengths(p: float, longest: int) -> np.ndarray:
 def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Positions of spans of whole words, ascending, up to `budget` of them; adjacent spans merge (SpanBERT).
 
-    A span has 1, 2, ... words with the cumulative probabilities `lengths`; its anchor is uniform over tokens, moved to
-    the start of its word, and drawn again if taken. The budget may cut the last span within a word.
+    A span has 1, 2, ... words with the cumulative probabilities `lengths`. Its first token is drawn uniformly, moved to
+    the start of its word, and drawn again if it is taken. The budget may cut the last span within a word.
     """
     edges, num_words, num_tokens = words.edges, words.num, len(words.places)
     taken, num, budget = bytearray(num_tokens), 0, min(budget, num_tokens)
     while num < budget:
-        # A block of draws that rarely falls short: one for each token still needed.
+        # Draws come in blocks of one draw for each token still needed, which is rarely too few.
         drawn = lengths.searchsorted(generator.random(budget - num), side="right").tolist()
         anchors = generator.integers(num_tokens, size=budget - num).tolist()
         for more, anchor in zip(drawn, anchors, strict=True):
@@ -94,7 +94,7 @@ def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.ran
 
 
 RandomIds = Literal["ordinary", "all", "corpus"]
-"""Source of random tokens: ids of text, all ids, or the training text (with its frequencies)."""
+"""Source of random tokens: all ids except special ones, all ids, or the training text (with its frequencies)."""
 
 
 def hide(
@@ -109,10 +109,11 @@ def hide(
     random_ids: RandomIds = "ordinary",
     together: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`tokens` with each of `positions` replaced by [MASK] or a random token, or kept.
+    """Return `tokens` with each of `positions` replaced by [MASK] or by a random token, or kept.
 
-    `generator` first draws what happens to each position, then the random tokens. Positions with the same number in
-    `together` (chosen,), from 0, are treated alike, as the tokens of a span are. A missing [MASK] names `objective`.
+    `generator` first draws what happens to each position, and then the random tokens. Positions with the same number in
+    `together` (chosen,), counted from 0, are treated alike, as the tokens of a span are. The error for a missing [MASK]
+    names `objective`.
     """
     mask = mask_id(vocabulary, objective)
     num_fates = len(positions) if together is None else int(together.max(initial=-1)) + 1

@@ -27,14 +27,14 @@ Temperature = Annotated[float, Limits(at_least=1, at_most=1000)]
 def mixture_rates(
     sizes: Float[np.ndarray, " task"], limit: float = 0, temperature: float = 1.0
 ) -> Float[np.ndarray, " task"]:
-    r"""Share of each task in a mixture: proportional to its examples, up to a limit, raised to 1 / temperature.
+    r"""Share of each task in a mixture, which grows with its number of examples up to a limit.
 
     $$ r_m = \frac{\min(e_m, K)^{1/T}}{\sum_n \min(e_n, K)^{1/T}} $$
 
     | symbol  | here          | space                                            |
     |---------|---------------|--------------------------------------------------|
     | $e_m$   | `sizes`       | > 0, examples of a task                          |
-    | $K$     | `limit`       | > 0; 0: none                                     |
+    | $K$     | `limit`       | > 0; 0: no limit                                 |
     | $T$     | `temperature` | >= 1; 1: proportional to examples; infinite: equal |
 
     Source: [@raffel2020exploring], section 3.5.2.
@@ -52,9 +52,9 @@ def mixture_rates(
 class MultiTask(AbstractEncoderDecoder):
     """Several text-to-text objectives in one model; the encoder reads the prefix of a text's task before the text.
 
-    The same sentences serve all tasks: for each sentence and epoch one task is drawn with `rates`, and makes input and
-    target as if it were the only one. The loss is the mean over all target tokens, whatever their task. Translations
-    and texts need one vocabulary. Source: [@raffel2020exploring].
+    The same sentences serve all tasks. For each sentence and epoch, one task is drawn with the probabilities `rates`,
+    and makes input and target as if it were the only task. The loss is the mean over all target tokens, whatever their
+    task. Texts and translations must share one vocabulary. Source: [@raffel2020exploring].
     """
 
     name: ClassVar[str] = "multitask"
@@ -66,9 +66,9 @@ class MultiTask(AbstractEncoderDecoder):
 
     tasks: DistinctNames = ("translation", "span-corruption")  # objectives that turn a text into a text
     prefixes: tuple[str, ...] = ("translate English to French: ", "")  # before the text of each task
-    sizes: tuple[Count, ...] = ()  # examples of each task, for its share; empty: all have the same sentences
+    sizes: tuple[Count, ...] = ()  # examples of each task, which set its share; empty: all tasks are equal
     limit: CountOrNone = 0  # size above which a task's share stops growing (K in T5); 0: none
-    temperature: Temperature = 1.0  # 1: shares are proportional to limited sizes; the higher, the more equal
+    temperature: Temperature = 1.0  # 1: shares are proportional to the limited sizes; higher: more equal
 
     def __post_init__(self) -> None:
         one_of("multitask.tasks", self.tasks, tuple(_TASKS))

@@ -1,4 +1,4 @@
-"""Interface of pretraining objectives: the model that they train, corruption (also as an ablation), and scores."""
+"""Interface of pretraining objectives: the trained model, corruption (also as an ablation) and scores."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -26,28 +26,28 @@ class Metric:
     """A score on held-out text, its baseline, and the rule that decides whether a model learned its task.
 
     The rule uses the end of the score's interval that is closer to the baseline, so that a lucky estimate does not
-    pass: a score where lower is better is learned if its upper end is below `share` times the baseline, one where
-    higher is better if its lower end is more than `gain` above it.
+    pass. If lower is better, the upper end must be below `share` times the baseline; if higher is better, the lower end
+    must be more than `gain` above the baseline.
     """
 
-    name: str  # as in the column `metric` of the table `task_scores`
+    name: str  # name in the column `metric` of the table `task_scores`
     baseline: Baseline
     """"unigram": frequencies of the training text; "source copied": the source as its own translation or, in text
     without spaces, one sentence as the translation of all if that is better; "most frequent": the more frequent
     answer; "chance": a half."""
     better: Literal["lower", "higher"]
-    share: float | None = None  # of the baseline; if lower is better
-    gain: float | None = None  # over the baseline, in the score's unit; if higher is better
+    share: float | None = None  # of the baseline; used if lower is better
+    gain: float | None = None  # over the baseline, in the score's unit; used if higher is better
 
     def __post_init__(self) -> None:
         assert (self.share is None, self.gain is None) == (self.better == "higher", self.better == "lower")
 
     def limit(self, baseline: float) -> float:
-        """The value beyond which the interval must lie."""
+        """The value beyond which the whole interval must lie."""
         return baseline + self.gain if self.gain is not None else baseline * (self.share or 0.0)
 
     def needed(self, baseline: float) -> str:
-        """The rule in words: `needed below 4.5`."""
+        """The rule in words, such as `needed below 4.5`."""
         return f"needed {'below' if self.better == 'lower' else 'above'} {self.limit(baseline):.3g}"
 
     @property
@@ -61,7 +61,7 @@ class Metric:
 
 # 10 % below the loss of token frequencies shows that context is used, which takes more than a few updates.
 LOSS = Metric(name="loss", baseline="unigram", better="lower", share=0.9)
-# Translations below about 10 points are usually considered useless, and a decoder that ignores its source stays there.
+# Translations below about 10 points are usually considered useless, and a decoder that ignores its source stays below.
 BLEU = Metric(name="bleu", baseline="source copied", better="higher", gain=10.0)
 
 
@@ -80,7 +80,7 @@ def accuracy(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> floa
 
 
 def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
-    r"""Probability that a yes scores higher than a no, with half weight for ties; NaN if only one of the two occurs.
+    r"""Probability that a yes scores higher than a no, where ties count half; NaN if only one of the two occurs.
 
     $$ \mathrm{AUC} = \frac{\sum_{i: y_i = 1} w_i \left(W^-_{<s_i} + \tfrac12 W^-_{=s_i}\right)}{W^+ W^-} $$
     """
@@ -93,7 +93,7 @@ def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray)
 
 
 Reads = Literal["sentence", "window", "pair"]
-"""Unit of an example: a sentence; consecutive sentences of a document; two segments of documents."""
+"""Unit of an example: a sentence, consecutive sentences of a document, or two segments from documents."""
 
 Writes = Literal["translation", "text", "part"]
 """Target of a decoder with an encoder: the translation, the original text, or the removed part of the text."""
@@ -101,7 +101,8 @@ Writes = Literal["translation", "text", "part"]
 Family = Literal["predict next", "fill in", "translate", "discriminate", "reconstruct", "static"]
 """Task of an objective.
 
-The next token; hidden tokens; another language; which of two is true; the corrupted text; one vector per word.
+In this order, models predict the next token, hidden tokens, another language, which of two answers is true or the
+corrupted text, or learn one vector per word.
 """
 
 
@@ -115,12 +116,12 @@ class AbstractObjective(ABC):
 
     name: ClassVar[str]
     layout: ClassVar[Layout]
-    """Stacks of the model that it trains."""
+    """Stacks of the model that the objective trains."""
     family: ClassVar[Family]
-    """Objectives of one family share a hue in figures."""
+    """Task of the objective; objectives of one family share a hue in figures."""
     needs_translation: ClassVar[bool] = False
     one_vocabulary: ClassVar[bool] = False
-    """Whether its decoder writes translations and text, so that both sides must have the same token ids."""
+    """Whether the decoder writes both translations and text, so that both sides must have the same token ids."""
     writes: ClassVar[Writes] = "part"
     """Target of a decoder with an encoder, which determines the decoder's input in measures."""
     reads: ClassVar[Reads] = "sentence"
@@ -130,11 +131,11 @@ class AbstractObjective(ABC):
     needs_counts: ClassVar[bool] = False
     """Whether noise samples tokens by their frequency in the training text (`Vocabulary.counts`)."""
     draws: ClassVar[bool] = False
-    """Whether the loss draws random numbers: every example then needs its own noise."""
+    """Whether the loss draws random numbers, so that every example needs its own noise."""
     uses_all_parameters: ClassVar[bool] = True
     """Whether every forward pass uses every trained parameter."""
     compares_examples: ClassVar[bool] = False
-    """Whether the loss compares the examples of an update: each process then computes all of it."""
+    """Whether the loss compares the examples of an update, so that each process must compute the whole update."""
     term_weights: ClassVar[dict[str, float]]
     """Weight of each term's mean in the minimised loss; the first term belongs to the measured model."""
     fields: ClassVar[Mapping[str, _batch.Field]] = _batch.SENTENCE_FIELDS
@@ -142,16 +143,16 @@ class AbstractObjective(ABC):
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
     """Scores on held-out text that decide whether the task was learned; all must pass."""
     own_code: ClassVar[str] = ""
-    """Digest of the user's file that defines it; "": it belongs to the package."""
+    """Digest of the user's file that defines the objective; "": it belongs to the package."""
 
     @property
     def predicted_share(self) -> float:
-        """Approximate share of the text's tokens that it predicts."""
+        """Approximate share of the text's tokens that the objective predicts."""
         return 1.0
 
     @property
     def can_write(self) -> bool:
-        """Whether its decoder writes all or part of the text, given only the encoder's input."""
+        """Whether the decoder writes all or part of the text, given only the encoder's input."""
         return (
             self.layout == "encoder-decoder"
             and not self.needs_translation
@@ -160,25 +161,25 @@ class AbstractObjective(ABC):
 
     @property
     def parts(self) -> "dict[str, AbstractObjective]":
-        """The single tasks by name, as objectives; empty unless the objective draws one of several for each example."""
+        """The single tasks as objectives, by name; empty unless each example is assigned to one of several tasks."""
         return {}
 
     @property
     def translation_prefix(self) -> str | None:
-        """Text before a sentence to be translated; None if it does not translate."""
+        """Text before a sentence to be translated; None if the objective does not translate."""
         return "" if self.needs_translation else None
 
     @property
     def needs_mask(self) -> bool:
-        """Whether its noise uses mask tokens, which the tokenizer must then have."""
+        """Whether the noise uses mask tokens, which the tokenizer must then have."""
         return False
 
     def num_sentinels(self, longest: int) -> int:
-        """Maximum number of sentinel tokens for a text of `longest` tokens; 0 if its noise uses none."""
+        """Maximum number of sentinel tokens for a text of `longest` tokens; 0 if the noise uses none."""
         return 0
 
     def added_tokens(self, vocabulary: Vocabulary) -> int:
-        """Maximum number of tokens that it adds before a text."""
+        """Maximum number of tokens that the objective adds before a text."""
         return 0
 
     @abstractmethod
@@ -188,15 +189,15 @@ class AbstractObjective(ABC):
         """Turn one clean example into named arrays: inputs, labels, and other inputs of the loss."""
 
     def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """All input arrays by name if the model reads other tokens, int64 (token,), at the same positions."""
+        """All input arrays by name for a model that reads `inputs`, int64 (token,), at the same positions instead."""
         return {"input_ids": inputs}
 
     def noise_epoch(self, epoch: int) -> int:
-        """The epoch that keys the noise; an objective with a fixed number of noisy copies returns the copy's number."""
+        """The epoch as part of the noise's key; with a fixed number of noisy copies, the number of the copy."""
         return epoch
 
     def for_evaluation(self) -> "AbstractObjective":
-        """The objective for evaluation on held-out sentences: without training-only noise."""
+        """The objective for evaluation on held-out sentences, without the noise that is only for training."""
         return self
 
     def collate(
@@ -210,7 +211,7 @@ class AbstractObjective(ABC):
         return collate(examples, self.fields, vocabulary, target, noise)
 
     def counts(self, batch: _batch.Batch) -> dict[str, int]:
-        """Number of items in the average of each loss term; known before the forward pass."""
+        """Number of items over which each loss term is averaged; it is known before the forward pass."""
         return dict.fromkeys(self.term_weights, batch.supervised_tokens)
 
     @abstractmethod
@@ -219,55 +220,55 @@ class AbstractObjective(ABC):
     ) -> dict[str, _batch.LossTerm]:
         """Sum (nats) and count of each loss term on one batch.
 
-        `noise` is the batch's own (`batch.noise`), the only source of a loss's random numbers.
+        `noise` is the batch's own noise (`batch.noise`) and the only source of random numbers in a loss.
         """
 
     def on_text(self) -> "AbstractObjective":
-        """The objective whose noise is measured on single texts; objectives on pairs return their single-text part."""
+        """The objective whose noise applies to single texts; objectives on pairs return their part for single texts."""
         return self.for_evaluation()
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The part of the trained module that is saved, loaded by the Auto classes and measured; default: all of it.
+        """The part of the trained module that is saved, loaded by the Auto classes and measured; by default, all of it.
 
-        An objective that trains several models holds them in one `PreTrainedModel`, as `EncoderDecoderModel` does.
+        An objective that trains several models keeps them in one `PreTrainedModel`, as `EncoderDecoderModel` does.
         """
         return module
 
     def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
-        """Further parts of the module that are separate models; each is saved in a subfolder of that name."""
+        """Further parts of the module that are separate models, each saved in a subfolder of its name."""
         return {}
 
     @property
     def exports_a_part(self) -> bool:
-        """Whether it trains more than the model that is saved."""
+        """Whether the objective trains more than the model that is saved."""
         return type(self).exported is not AbstractObjective.exported
 
     def guesses(self, batch: _batch.Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """Sum of each term for a frequency baseline; `unigram` is -log p of each token id.
+        """Sum of each loss term for a frequency baseline; `unigram` is -log p of each token id.
 
-        By default every term predicts the tokens in `labels`.
+        By default, every term predicts the tokens in `labels`.
         """
         labels = batch.labels[batch.labels != _batch.UNSUPERVISED].cpu().numpy()
         return dict.fromkeys(self.term_weights, float(unigram[labels].sum()))
 
     def answers(self, module: PreTrainedModel, batch: _batch.Batch, noise: _batch.Noise) -> dict[str, Answers]:
-        """The model's answers to questions that do not predict tokens, by the name of the metric; empty by default."""
+        """The model's answers to questions other than predicting tokens, by the metric's name; empty by default."""
         return {}
 
     def weighted(self, means: Mapping[str, float]) -> float:
-        """The minimised loss, from the mean of each term."""
+        """The minimised loss, computed from the mean of each term."""
         return sum(self.term_weights[name] * mean for name, mean in means.items())
 
     def example(
         self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
     ) -> _batch.Example:
-        """Build an example as the objective reads it, from the token ids of sentences without special tokens."""
+        """Build an example, as the objective reads it, from token ids of sentences without special tokens."""
         start, end = [vocabulary.start], [vocabulary.end]
         target = None if translation is None else np.concatenate([start, translation, end])
         return _batch.Example(texts=(np.concatenate([start, *sentences, end]),), translation=target)
 
     def shown(self, batch: _batch.Batch, names: Sequence[str], target_names: Sequence[str]) -> _batch.Shown:
-        """Inputs and targets of a batch of one example, by the names of ids on both sides."""
+        """Inputs and targets of a batch of one example as readable tokens; the names of ids on both sides are given."""
         inputs = {"tokens": _batch.tokens_of(batch.input_ids, names)}
         if batch.decoder_input_ids is not None:
             inputs = {"encoder": inputs["tokens"], "decoder": _batch.tokens_of(batch.decoder_input_ids, target_names)}
@@ -284,8 +285,9 @@ def drop_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replace each non-special token, independently with `probability`, by one drawn uniformly from non-special ids.
 
-    Returns the new tokens and a bool array of the positions that were drawn (a draw may repeat the old token).
-    It separates "corrupted inputs" from "masked prediction"; labels stay clean. Source: [@voita2019evolution].
+    Returns the new tokens and a bool array of the positions that were drawn (a draw may repeat the old token). This
+    separates the effect of corrupted inputs from that of masked prediction, since labels stay clean. Source:
+    [@voita2019evolution].
     """
     selected = (generator.random(len(tokens)) < probability) & ~vocabulary.is_special[tokens]
     if not selected.any():
@@ -296,9 +298,9 @@ def drop_tokens(
 
 
 class TokenDropout:
-    """Mixin, before an objective in a class's bases, that drops tokens of the model's (or encoder's) input in training.
+    """Mixin that drops tokens of the model's (or encoder's) input in training; put it before an objective in the bases.
 
-    The objective draws its own noise first, so that it hides the same tokens with and without dropout.
+    The objective draws its own noise first, so that it hides the same tokens with and without token dropout.
     """
 
     token_dropout: float

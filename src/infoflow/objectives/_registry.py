@@ -1,4 +1,4 @@
-"""Objectives by name, as in plans, what each of them does to a typed text, and the user's own."""
+"""Objectives by their names in plans, including the user's own, and what each one does to a typed text."""
 
 import dataclasses
 import inspect
@@ -33,16 +33,16 @@ _ALL: tuple[type[AbstractObjective], ...] = (
     *(t5.SpanCorruption, Mass, Bart, Distillation, BiLM, SkipGram, MultiTask),
 )
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
-"""The objectives by name, as in plans: those of the package, then the user's own (`load_objectives`)."""
+"""The objectives by their names in plans: those of the package, then the user's own (`load_objectives`)."""
 
 
 def further_objectives() -> dict[str, type[AbstractObjective]]:
-    """Objectives of subjects, which need more than a text and so cannot be trained on a corpus alone."""
+    """Objectives of subjects, which need more than text and so cannot be trained on a corpus alone."""
     return {cls.name: cls for own in provided("objectives", "OBJECTIVES") for cls in own}
 
 
 def metrics_of(name: str) -> tuple[Metric, ...]:
-    """The scores of an objective by name: none for a subject's; the loss if the user's file has not been run."""
+    """The scores of the objective called `name`: none for a subject's, the loss if the user's file has not been run."""
     if name in further_objectives():
         return ()
     return OBJECTIVES.get(name, AbstractObjective).metrics
@@ -52,7 +52,7 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     """The objective called `name`, with its options; `token_dropout` is an option of nearly every objective.
 
     Raises:
-        UserError: No objective has that name, it has no such option, or the option's value is out of range.
+        UserError: No objective has this name, it does not have such an option, or an option's value is out of range.
     """
     known_names = OBJECTIVES | further_objectives()
     if name not in known_names:
@@ -79,7 +79,7 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
 def takes_token_dropout(name: str) -> bool:
     """Whether an objective allows random tokens in its input.
 
-    ELECTRA's task is to find them, and skip-gram draws them itself as negatives.
+    Two do not: ELECTRA's task is to find random tokens, and skip-gram draws them itself as negatives.
     """
     return OBJECTIVES[name].family not in ("discriminate", "static")
 
@@ -103,12 +103,12 @@ def show_text(
 
     Args:
         text: One sentence or more. Objectives on pairs of segments read its halves.
-        objectives: Names; empty: all, but those that translate only if there is a `translation`.
+        objectives: Names; if empty, all objectives, except those that translate if there is no `translation`.
         translation: The text in another language.
         seed: Seed of the noise.
 
     Raises:
-        UserError: There are no words or too many, an objective is unknown, or one needs a translation.
+        UserError: There are no words or too many, an objective is unknown, or an objective needs a translation.
 
     >>> show_text("Time flies", ["causal-lm"])["causal-lm"].targets
     {'causal-lm': ['Time', 'flies', '[SEP]', '·']}
@@ -144,14 +144,14 @@ def batch_of_text(
     rows = [_ids(sentence, names) for sentence in read]
     example = objective.example(rows, source, _ids(written, target_names) if objective.needs_translation else None)
     drawn = [objective.corrupt(example, foundation.stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
-    # The first draw that changes something; if none does, the first with a target other than the end.
+    # Use the first draw that changes something or, if none does, the first with a target other than the end.
     made = max(drawn, key=lambda one: (one.selected.any(), _num_targets(one) > 1))
     batch = objective.collate([made], source, target, Noise(((seed,),)))
     return TextBatch(batch=batch, source=source, target=target, names=names, target_names=target_names)
 
 
 def _chosen(names: Sequence[str], translates: bool) -> dict[str, AbstractObjective]:
-    """The objectives by name; one with several tasks is replaced by its tasks."""
+    """The objectives by name; an objective with several tasks is replaced by its tasks."""
     every = names or [*OBJECTIVES, *further_objectives()]
     objectives = [make_objective(name, **_OPTIONS.get(name, {})) for name in dict.fromkeys(every)]
     silent = [one.name for one in objectives if one.needs_translation and not translates]
@@ -204,7 +204,7 @@ def _ids(words: Sequence[str], names: Sequence[str]) -> np.ndarray:
     return np.array([ids[word] for word in words], dtype=np.int64)
 
 
-# The user's own objectives: classes in a Python file, registered by name with those of the package.
+# The user's own objectives are classes in a Python file, registered by name along with those of the package.
 _SENTENCE = "Well, the old cat that the dogs see every single day sleeps under the kitchen table again."
 _SMALL = ModelConfig(width=8, layers=1, heads=1, feedforward=8)
 _LAYOUTS = tuple(name for part in get_args(Layout) for name in (get_args(part) or (part,)))
@@ -227,7 +227,7 @@ def load_objectives(path: Path | str) -> dict[str, type[AbstractObjective]]:
         )
     code, before = foundation.file_digest(file), dict(OBJECTIVES)
     for name in [name for name, one in OBJECTIVES.items() if one.__module__ == module.__name__]:
-        del OBJECTIVES[name]  # of an earlier version of the file
+        del OBJECTIVES[name]  # it comes from an earlier version of the file
     try:
         for one in found:
             if fault := _fault(one):
@@ -267,7 +267,7 @@ def _fault(cls: type[AbstractObjective]) -> str:
 
 
 def _try(cls: type[AbstractObjective], file: Path) -> None:
-    """Train on one sentence, without an update."""
+    """Compute the loss on one sentence, and raise a UserError if that fails or the loss terms are wrong."""
     try:
         objective = make_objective(cls.name)
         made = batch_of_text(objective, [foundation.words_and_signs(_SENTENCE)], foundation.words_and_signs(_SENTENCE))

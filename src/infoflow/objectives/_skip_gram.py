@@ -36,15 +36,15 @@ class SkipGram(AbstractObjective):
 
     $$ -\log \sigma(u_o \cdot v_c) - \sum_{k} \log \sigma(-u_k \cdot v_c) $$
 
-    Frequent words are removed at random *before* windows are cut, so that windows stretch. The half window of each word
-    is uniform on 1..`window`. Negatives are drawn by frequency to the power .75; one that is the true word is
-    skipped, not drawn again. Words with fewer than `min_count` occurrences are removed. Words are the tokens of the
-    study's tokenizer, special ones excluded.
+    Frequent words are removed at random *before* windows are cut, so that windows reach further. The half window of
+    each word is uniform on 1..`window`. Negatives are drawn by frequency to the power .75; a negative that is the true
+    word is skipped, not drawn again. Words with fewer than `min_count` occurrences are removed. Words are the tokens of
+    the study's tokenizer, except special tokens.
 
-    We have not verified that 5 to 20 negatives are meant for small data, nor the paper's threshold (1e-5) and rule
+    We have verified neither that 5 to 20 negatives are meant for small data, nor the paper's threshold (1e-5) and rule
     (`subsampling="paper"`); the defaults are those of the released code. Vectors are as long as the study's models are
-    wide (word2vec: 100), and optimiser, schedule and number of passes are those of the study (word2vec: SGD at .025,
-    falling linearly, over 5 passes).
+    wide (100 in word2vec), and optimiser, schedule and number of passes are those of the study (in word2vec, SGD with a
+    rate that falls linearly from .025 over 5 passes).
     """
 
     name: ClassVar[str] = "skip-gram"
@@ -60,13 +60,13 @@ class SkipGram(AbstractObjective):
     metrics: ClassVar[tuple[Metric, ...]] = (Metric(name=f"{PAIR} AUC", baseline="chance", better="higher", gain=0.1),)
 
     window: Few = 5  # maximum number of words on each side
-    negatives: Few = 5  # number per pair
-    threshold: Threshold = 1e-3  # of relative frequency: words above it are subsampled
-    subsampling: Subsampling = "code"  # by which rule
+    negatives: Few = 5  # negatives per pair
+    threshold: Threshold = 1e-3  # relative frequency above which words are subsampled
+    subsampling: Subsampling = "code"  # rule of subsampling
     min_count: Count = 5  # occurrences in the training text
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Pairs of the text: `centers` and, as `labels`, their neighbours; `negatives` of each, (pair, draw)."""
+        """Return the pairs of the text: `centers`, their neighbours as `labels`, and `negatives`, (pair, draw)."""
         tokens = example.text
         counts, special = _ByIdentity(text_counts(vocabulary)), vocabulary.special
         known = _frequencies(counts, special, self.min_count, self.threshold, self.subsampling)
@@ -82,13 +82,13 @@ class SkipGram(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of "is it the true word?", summed over a pair's word and negatives; pairs are counted."""
+        """Cross-entropy of "is it the true word?", summed over a pair's word and negatives; the count is of pairs."""
         true, false, drawn = _scores(module, batch)
         total = F.softplus(-true).sum() + (F.softplus(false) * drawn).sum()
         return {self.name: LossTerm(total=total, count=len(true))}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """A baseline by frequencies: a word's odds to be true are its kept frequency over that among the negatives."""
+        """A frequency baseline: the odds that a word is true are its kept frequency over that among the negatives."""
         frequency = np.exp(-np.asarray(unigram, dtype=np.float64))
         beside = frequency * keep_probability(frequency, self.threshold, self.subsampling)
         drawn = frequency**0.75
@@ -98,9 +98,9 @@ class SkipGram(AbstractObjective):
         return {self.name: float(np.logaddexp(0, -true).sum() + np.logaddexp(0, false).sum())}
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """The scores of the true words, and of the first negative of each.
+        """The scores of the true words, and of the first negative of each true word.
 
-        At most as many pairs as the text has tokens, spread evenly.
+        At most as many pairs as the text has tokens are used; they are spread evenly.
         """
         true, false, drawn = (part.detach().cpu().numpy() for part in _scores(module, batch))
         rows = (batch["centers"] != UNSUPERVISED).nonzero()[:, 0].cpu().numpy()
@@ -135,7 +135,7 @@ def _scores(module: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tens
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordFrequencies:
-    """Statistics of the training text for sampling; ids that are too rare or not text have 0."""
+    """Statistics of the training text for sampling; they are 0 for ids that are too rare or are not text."""
 
     kept: Float[np.ndarray, " id"]  # probability that an occurrence is kept
     negatives: Float[np.ndarray, " id"]  # cumulative probability of being drawn as a negative
@@ -159,7 +159,7 @@ def keep_probability(
 def word_pairs(
     tokens: Int[np.ndarray, " token"], half: Int[np.ndarray, " token"]
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-    """Each token with those at most `half` positions away: centers and contexts, by center, then by position.
+    """Pair each token with those at most `half` positions away; returns centers and contexts, in order of position.
 
     >>> [part.tolist() for part in word_pairs(np.array([7, 8, 9]), np.array([2, 1, 1]))]
     [[7, 7, 8, 8, 9], [8, 9, 7, 9, 8]]
@@ -198,5 +198,5 @@ def _frequencies(
         )
     kept = np.where(known, keep_probability(np.where(known, counts, 1) / counts.sum(), threshold, rule), 0.0)
     cumulative = np.cumsum(counts**_FLATTENED)
-    cumulative /= cumulative[-1]  # exactly 1 from the last known id on, which no draw reaches
+    cumulative /= cumulative[-1]  # exactly 1 from the last known id on; no draw reaches 1
     return WordFrequencies(kept=kept, negatives=cumulative)

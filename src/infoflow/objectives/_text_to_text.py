@@ -1,4 +1,4 @@
-"""T5's family of denoising objectives: one encoder-decoder, eight ways to make input and target from a text."""
+"""T5's family of denoising objectives: one encoder-decoder, and eight methods to make input and target from a text."""
 
 import math
 from abc import abstractmethod
@@ -16,21 +16,21 @@ from ._masking import random_tokens
 from ._objective import Family, Writes
 
 
-# T5's noise: the choice of tokens to remove, and the notation of the rest and the removed tokens.
+# T5's noise: the choice of tokens to remove, and the notation for the remaining and the removed tokens.
 #
 # Masks are Bool (token,) over a text without special tokens. Source: [@raffel2020exploring], functions of the released
 # `t5.data.preprocessors`.
 def iid_mask(length: int, density: float, generator: np.random.Generator) -> np.ndarray:
-    """Each token is noise with probability `density`; there may be none."""
+    """Make each token noise with probability `density`; there may be no noise."""
     return generator.random(length) < density
 
 
 def span_mask(length: int, density: float, mean_length: float, generator: np.random.Generator) -> np.ndarray:
-    """Spans of noise: their number and mean length are fixed, only the cuts are random (`random_spans_noise_mask`).
+    """Draw spans of noise with a fixed number and mean length, so only the cuts are random (`random_spans_noise_mask`).
 
-    Of L tokens `nn = clip(round(L · density), 1, L − 1)` are noise, in `ns = max(round(nn / mean_length), 1)` spans;
-    noise and the rest are each cut into `ns` parts uniformly at random, and the rest comes first, so the first token is
-    never noise and the last always is. A text of one token is treated as the first of two.
+    Of the L tokens, `nn = clip(round(L · density), 1, L − 1)` are noise, in `ns = max(round(nn / mean_length), 1)`
+    spans. The noise and the rest are each cut into `ns` parts uniformly at random, and parts of the rest come first, so
+    the first token is never noise and the last always is. A text of one token is treated as the first of two.
     """
     whole = max(length, 2)
     num_noise, num_spans = span_numbers(whole, density, mean_length)
@@ -44,7 +44,7 @@ def span_mask(length: int, density: float, mean_length: float, generator: np.ran
 
 
 def span_numbers(length: int, density: float, mean_length: float) -> tuple[int, int]:
-    """Noise tokens and noise spans of `length` (at least 2) tokens."""
+    """The numbers of noise tokens and of noise spans in `length` (at least 2) tokens."""
     num_noise = min(max(round(length * density), 1), length - 1)
     num_spans = max(round(num_noise / mean_length), 1)
     if num_spans > length - num_noise:
@@ -56,7 +56,7 @@ def span_numbers(length: int, density: float, mean_length: float) -> tuple[int, 
 
 
 def run_starts(mask: np.ndarray) -> np.ndarray:
-    """Bool (token,): whether a maximal run of True begins there."""
+    """Bool (token,): whether a run of True values begins there."""
     firsts = mask.copy()
     firsts[1:] &= ~mask[:-1]
     return firsts
@@ -77,7 +77,7 @@ def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary)
 
 
 def _composition(total: int, parts: int, generator: np.random.Generator) -> np.ndarray:
-    """`total` as a sum of `parts` positive numbers, uniform over compositions: `parts − 1` cuts among `total − 1`."""
+    """Draw `parts` positive numbers with the sum `total`, uniformly over all such lists."""
     cuts = np.zeros(total - 1, dtype=np.int64)
     cuts[: parts - 1] = 1
     part_of = np.concatenate([[0], np.cumsum(generator.permutation(cuts))])
@@ -98,10 +98,10 @@ def _composition(total: int, parts: int, generator: np.random.Generator) -> np.n
 # | `span-corruption` | spans, .15, mean 3 | a sentinel for each span       | a sentinel for each run of the rest |
 #
 # T5's names are `iid_15_r10s90_f` (BERT-style), `iid_15_m_f` (MASS-style), `iid_15_u_u`, `iid_15_d_d`, `span_3_15_u_u`.
-# Source: [@raffel2020exploring]. As in translation, both sides are framed by [CLS] and [SEP], which T5's are not: all
-# encoders of a study read the same frame.
+# Source: [@raffel2020exploring]. As in translation, but not in T5, both sides are framed by [CLS] and [SEP], so that
+# all encoders of a study read the same frame.
 class AbstractTextToText(AbstractEncoderDecoder):
-    """The decoder predicts what `taken_apart` returns as target, given the rest of the text."""
+    """The decoder predicts the target that `taken_apart` returns, given the encoder's input."""
 
     family: ClassVar[Family] = "reconstruct"
 
@@ -111,12 +111,12 @@ class AbstractTextToText(AbstractEncoderDecoder):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Split the tokens between [CLS] and [SEP].
 
-        Returns the encoder's input, the decoder's target, and the mask of input tokens that come from noise (None:
-        none).
+        Returns the encoder's input, the decoder's target, and the mask of input tokens that noise has produced (None:
+        no such tokens).
         """
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Noise on the text without its special tokens; [CLS] and [SEP] frame both sides again."""
+        """Apply noise to the text without its special tokens, and frame both sides by [CLS] and [SEP] again."""
         source, target, selected = self.taken_apart(inner(example.text, vocabulary), generator, vocabulary)
         return source_and_target(source, target, vocabulary, selected)
 
@@ -150,13 +150,13 @@ class PrefixLM(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenoiseFull(AbstractTextToText):
-    """BERT's noise, and the whole text is predicted (T5's `iid_15_r10s90_f`)."""
+    """The text gets BERT's noise, and the whole text is predicted (T5's `iid_15_r10s90_f`)."""
 
     name: ClassVar[str] = "denoise-full"
     writes: ClassVar[Writes] = "text"
 
     density: Probability = 0.15
-    random_share: Probability = 0.1  # of the noise; the rest becomes the first sentinel
+    random_share: Probability = 0.1  # share of the noise that becomes random; the rest becomes the first sentinel
 
     def num_sentinels(self, longest: int) -> int:
         return 1
@@ -172,7 +172,7 @@ class DenoiseFull(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenoiseMask(AbstractTextToText):
-    """Single tokens become the same sentinel, and the whole text is predicted (`iid_15_m_f`)."""
+    """Single tokens all become the same sentinel, and the whole text is predicted (`iid_15_m_f`)."""
 
     name: ClassVar[str] = "denoise-mask"
     writes: ClassVar[Writes] = "text"
@@ -190,7 +190,7 @@ class DenoiseMask(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deshuffling(AbstractTextToText):
-    """The encoder reads the tokens in random order."""
+    """The encoder reads the tokens in random order, and the decoder restores the text."""
 
     name: ClassVar[str] = "deshuffling"
     writes: ClassVar[Writes] = "text"
@@ -203,7 +203,7 @@ class Deshuffling(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplaceSpans(AbstractTextToText):
-    """Each run of noise becomes a sentinel in the input, each run of the rest in the target (`iid_15_u_u`).
+    """Each run of noise becomes a sentinel in the input, and each run of the rest one in the target (`iid_15_u_u`).
 
     If the first token is noise, the target begins without a sentinel, so input and target number their sentinels
     differently, as in T5's released code.
@@ -218,7 +218,7 @@ class ReplaceSpans(AbstractTextToText):
         return self.density
 
     def num_sentinels(self, longest: int) -> int:
-        # as many as independent noise needs in all but one of a million texts
+        # enough for independent noise in all but one of a million texts
         mean = longest * self.density * (1 - self.density) + self.density
         return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
 
@@ -229,7 +229,7 @@ class ReplaceSpans(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DropTokens(AbstractTextToText):
-    """Noise is removed and predicted, one token after the other (`iid_15_d_d`)."""
+    """Noise tokens are removed, and only they are predicted, without sentinels (`iid_15_d_d`)."""
 
     name: ClassVar[str] = "drop-tokens"
 
@@ -270,14 +270,14 @@ class SpanCorruption(AbstractTextToText):
 
 
 def prefix_length(length: int, generator: np.random.Generator) -> int:
-    """Tokens of the prefix: uniform over 1..length − 1; a text of one token has none, and is predicted in full."""
+    """Number of tokens in the prefix, uniform over 1..length − 1; 0 for a text of one token, which is all predicted."""
     return int(generator.integers(1, length)) if length > 1 else 0
 
 
 def both_with_sentinels(
     tokens: np.ndarray, noise: np.ndarray, vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Input, target, and the mask of sentinels in the input. Without noise the target is only its end."""
+    """The input, the target, and the mask of sentinels in the input. Without noise, the target is only its end."""
     source = with_sentinels(tokens, noise, vocabulary)
     target = with_sentinels(tokens, ~noise, vocabulary) if noise.any() else tokens[:0]
     firsts = run_starts(noise)

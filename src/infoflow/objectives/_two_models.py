@@ -44,11 +44,11 @@ class Electra(AbstractObjective):
 
     The discriminator is saved and measured; the generator, a masked LM, is saved in its subfolder `generator`.
 
-    Positions are drawn with replacement, `max(1, min(int(.155 · T), round(.15 · len)))` of them: at 128 tokens 19 draws
-    give 17.7 positions. The generator's loss counts every draw, duplicates included, as the released code does. It
-    reads 85 % of the positions as [MASK]; its samples go into the clean text, one sample per position. The loss is the
-    generator's mean plus 50 times the discriminator's, over all tokens that are not padding. No gradient passes through
-    the samples.
+    `max(1, min(int(.155 · T), round(.15 · len)))` positions are drawn with replacement; at 128 tokens, 19 draws give
+    17.7 positions on average. The generator's loss counts every draw, duplicates included, as in the released code. The
+    generator reads 85 % of the positions as [MASK]; its samples go into the clean text, one sample per position. The
+    loss is the generator's mean plus 50 times the discriminator's mean over all tokens that are not padding. No
+    gradient passes through the samples.
     """
 
     name: ClassVar[str] = "electra"
@@ -57,21 +57,21 @@ class Electra(AbstractObjective):
     draws: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {REPLACED: 50.0, "generator": 1.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source"), "times": Field()}
-    metrics: ClassVar[tuple[Metric, ...]] = (  # not the loss, which mostly reflects how many tokens are replaced
+    metrics: ClassVar[tuple[Metric, ...]] = (  # not the loss, because it mostly reflects how many tokens are replaced
         Metric(name=f"{REPLACED} AUC", baseline="chance", better="higher", gain=0.1),
     )
 
     rate: Probability = 0.15  # draws, as a share of the tokens
-    max_tokens: Count = 128  # T: a sequence has at most int(.155 T) draws
+    max_tokens: Count = 128  # T in the limit of int(.155 T) draws per sequence
     mask_share: Probability = 0.85  # share of the draws that become [MASK] for the generator; the rest is unchanged
-    selected_only: bool = False  # discriminator loss only on the generator's positions: ELECTRA's ablation
+    selected_only: bool = False  # discriminator loss only on the generator's positions, as in ELECTRA's ablation
 
     @property
     def predicted_share(self) -> float:
         return self.rate
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """`labels` are the tokens at drawn positions, `times` how often each was drawn, `clean` the text."""
+        """Draw positions: `labels` are the tokens there, `times` how often each was drawn, and `clean` is the text."""
         tokens, mask = example.text, mask_id(vocabulary, self.name)
         candidates = np.flatnonzero(~vocabulary.is_special[tokens])
         times, masked = np.zeros(len(tokens), dtype=np.int64), np.zeros(len(tokens), dtype=bool)
@@ -94,7 +94,7 @@ class Electra(AbstractObjective):
         return module.discriminator  # type: ignore[return-value]
 
     def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
-        """The generator: a masked LM."""
+        """The generator, which is a masked LM."""
         return {"generator": module.generator}  # type: ignore[dict-item]
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -107,8 +107,8 @@ class Electra(AbstractObjective):
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
         """Baselines from token frequencies.
 
-        The generator's is their cross-entropy. The discriminator's is the entropy of the share of replaced tokens: the
-        share of drawn positions, without those where the true token would be sampled by its frequency.
+        The generator's baseline is their cross-entropy. The discriminator's is the entropy of the share of replaced
+        tokens, which are the drawn positions except those where sampling by frequency would give the true token.
         """
         labels, times = batch.labels.cpu().numpy(), batch["times"].cpu().numpy()
         chosen = times > 0
@@ -121,7 +121,7 @@ class Electra(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """The generator's cross-entropy, and the discriminator's binary one on its samples."""
+        """The generator's cross-entropy, and the discriminator's binary cross-entropy on the generator's samples."""
         model: Any = module
         chosen = batch["times"] > 0
         logits = self._generated(model, batch, chosen)
@@ -136,7 +136,7 @@ class Electra(AbstractObjective):
         }
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """Whether each token was replaced: predictions and truth."""
+        """The discriminator's answers to whether each token was replaced, and the truth."""
         model: Any = module
         chosen, real = batch["times"] > 0, batch.real
         text = self._sampled(batch, chosen, self._generated(model, batch, chosen), noise)
@@ -166,7 +166,7 @@ class Electra(AbstractObjective):
         return model.generator_logits(states[chosen]).float()
 
     def _sampled(self, batch: Batch, chosen: Tensor, logits: Tensor, noise: Noise) -> Int[Tensor, "batch token"]:
-        """The clean text with one sample of the generator at each chosen position: the maximum of Gumbel noise."""
+        """The clean text with one sample of the generator at each chosen position, drawn with Gumbel noise."""
         uniform = noise.uniform("generator", chosen, logits.shape[-1]).clamp(1e-9, 1 - 1e-7)
         drawn = (logits - (-uniform.log()).log()).argmax(dim=-1)
         return batch["clean"].masked_scatter(chosen, drawn)
@@ -177,21 +177,21 @@ class Electra(AbstractObjective):
 
 
 Temperature = Annotated[float, Limits(above=0, at_most=100)]
-_SMOOTHING = 0.7  # exponent of token frequencies: rare tokens are masked more often
+_SMOOTHING = 0.7  # exponent of token frequencies; rare tokens are masked more often
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distillation(AbstractObjective):
-    r"""Masked LM loss, the teacher's distribution, and the direction of its last states ([@sanh2019distilbert]).
+    r"""Masked LM loss plus matching the teacher's distribution and last states ([@sanh2019distilbert]).
 
     $$ 5 \, \tau^2 \, \mathrm{KL}(p^t_\tau \| p^s_\tau) + 2 \, \mathrm{CE} + (1 - \cos(h^s, h^t)) $$
 
     Each term is a mean over tokens that are not padding (with `masked_only`, the KL is over masked tokens). The weights
-    are the defaults of the released code; its example for several GPUs gives .33 to each. \(\tau = 2\) is unverified.
-    `ceil(.15 · len)` tokens are masked, drawn without replacement by inverse frequency to the power .7. The student has
-    every other layer of its teacher, and starts with their weights. Its position embeddings are trained, unlike those
-    of the released code.
+    are the defaults of the released code, whose example for several GPUs gives .33 to each term. \(\tau = 2\) is
+    unverified. `ceil(.15 · len)` tokens are masked, drawn without replacement by inverse frequency to the power .7. The
+    student has every other layer of its teacher and starts with their weights. Its position embeddings are trained,
+    unlike in the released code.
     """
 
     name: ClassVar[str] = "distillation"
@@ -211,7 +211,7 @@ class Distillation(AbstractObjective):
         return self.rate
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask tokens, rare ones more often; 80 % become [MASK], 10 % a random token, 10 % stay."""
+        """Mask tokens, rare ones more often; 80 % become [MASK], 10 % a random token, and 10 % stay unchanged."""
         tokens = example.text
         candidates = np.flatnonzero(~vocabulary.is_special[tokens])
         weights = np.maximum(text_counts(vocabulary)[tokens[candidates]], 1.0) ** -_SMOOTHING
@@ -233,14 +233,14 @@ class Distillation(AbstractObjective):
         return {"masked-lm": batch.supervised_tokens, "teacher": compared, "cosine": batch.source_tokens}
 
     def guesses(self, batch: Batch, unigram: np.ndarray) -> dict[str, float]:
-        """Frequency baseline for the masked tokens; the teacher's terms have no baseline without the teacher: NaN."""
+        """A frequency baseline for the masked tokens; NaN for the terms that need the teacher."""
         labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
         return {"masked-lm": float(unigram[labels].sum()), "teacher": float("nan"), "cosine": float("nan")}
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of the masked tokens; divergence from the teacher, times τ²; one minus the cosine of states."""
+        """Cross-entropy of masked tokens, divergence from the teacher times τ², and one minus the states' cosine."""
         model: Any = module
         inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         hidden = model.student.base_model(**inputs).last_hidden_state

@@ -1,4 +1,4 @@
-"""Study plans and their resumable execution across all packages."""
+"""Study plans, and their resumable execution with all packages."""
 
 from ._analyze import analyze, merge
 from ._data import StudyData as StudyData

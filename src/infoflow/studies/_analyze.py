@@ -45,18 +45,18 @@ def analyze(
 ) -> Run:
     """Measure models on a corpus, compare them if there are several, and write a run folder with a report.
 
-    Each model is measured on the corpus's distinct sentences, with an untrained control of the same configuration. A
-    model that `out` already holds with the same settings is not measured again; a plan with another corpus or other
-    settings replaces the folder's tables.
+    Each model is measured on the distinct sentences of the corpus, with an untrained control of the same configuration.
+    A model that was already measured in `out` with the same settings is not measured again. Another corpus or other
+    settings replace the folder's tables.
 
     Args:
-        sources: Names, folders or .gguf files, as for `load_model`; one, or a list of several.
+        sources: A name, folder or .gguf file, as for `load_model`, or a list of several.
         options: Corpus, measures and settings.
         out: The run folder.
         shard: (i, n): run only every n-th batch and write its sums to `out`, for `merge`.
-        measures: Your own measures, run in addition to those of `only` and drawn in the report: a Python file, **which
-            is run**, or objects, which are measured again in each call. An `AnalysisPlan` configures the package's
-            measures.
+        measures: Your own measures, which are run in addition to those of `only` and drawn in the report. Give a Python
+            file, **which is executed**, or objects, which are measured again in each call. An `AnalysisPlan` instead
+            configures the package's measures.
         changes: Fields of `AnalyzeOptions` by name, such as `corpus="own.txt"` or `only=["head_confidence"]`.
 
     Raises:
@@ -67,7 +67,7 @@ def analyze(
     sources, options = _absolute(sources, options)
     own = _own(options, measures, shard)
     run = RunFolder(out)
-    with removed_if_refused(run) if shard else only_one(run):  # shards may share a folder; each writes its own
+    with removed_if_refused(run) if shard else only_one(run):  # each shard writes its own files
         _open(run, sources, options, [measure.name for measure in own])
         with wall_clock(run, save=shard is None and is_first()) as clock:
             _analyze(run, sources, options, own, shard, clock)
@@ -121,7 +121,7 @@ def _analyze(
 
 
 def _own_tables(run: RunFolder, own: Sequence[AbstractMeasure]) -> list[str]:
-    """The tables of the user's measures, including those that the same plan already wrote there."""
+    """The tables of the user's measures, including those that the same plan already wrote to the run folder."""
     before = run.read().get("own")
     names = [*(before if isinstance(before, list) else []), *(measure.name for measure in own)]
     return sorted({name for name in names if name in run.tables})
@@ -135,8 +135,8 @@ def _measuring(
     bench: ResultCache,
     merging: bool,
 ) -> list[MeasureGiven]:
-    """The trained models, then their controls; an unreadable model is reported before any is measured."""
-    # Compared models may have different tokenizers, so words (not subwords) must match.
+    """The trained models, then their controls; an unreadable model is reported before any model is measured."""
+    # Compared models may have different tokenizers, so their words must match, but their subwords need not.
     passes = options.measures.passes(
         seed=options.seed, max_length=options.max_length, white_space_words=len(sources) > 1, where=where_of(options)
     )
@@ -149,7 +149,7 @@ def _measuring(
 
 
 def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """The standard measures and probes, or those that write the tables of `only`; in both cases with the user's own."""
+    """The standard measures and probes, or those that write the tables of `only`; the user's own are always added."""
     if options.where:
         return _by_token(asked_measures(dataclasses.replace(options, where=""), own))
     probes = probing_measures(options.probing)
@@ -175,7 +175,7 @@ def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
 
 
 def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
-    """Stages that measure, that compare all trained models and all controls, and that write the tables."""
+    """The stages that measure, compare all trained models and all controls, and write the tables."""
     pairs = [(a, b) for a, b in combinations(measuring, 2) if a.subject.trained == b.subject.trained]
     pairs = [(a, b) for a, b in pairs if a.pair_measures]
     parts = [(a, b, digest([a.samples_key(), b.samples_key(), described(a.pair_measures)])) for a, b in pairs]
@@ -192,8 +192,8 @@ def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
 def merge(folders: Sequence[Path | str], out: Path | str, measures: Path | str | None = None) -> Run:
     """Merge shards from `analyze(..., shard=(i, n))` into one run, written to `out`.
 
-    Shards with the user's own measures need the file again, in `measures`: **it is executed**, and folders may come
-    from somebody else.
+    Shards with the user's own measures need the Python file again, in `measures`. **It is executed**, so check it if
+    the folders come from somebody else.
 
     Raises:
         UserError: A folder holds no shard, a shard is missing, the shards do not match, or `measures` is missing.
@@ -226,7 +226,7 @@ def merge(folders: Sequence[Path | str], out: Path | str, measures: Path | str |
             if not target.exists():
                 with atomic_folder(target) as folder:
                     shutil.copytree(shard, folder, dirs_exist_ok=True)
-        _analyze(merged, sources, options, own, None, None, merging=True)  # no single clock covers all shards
+        _analyze(merged, sources, options, own, None, None, merging=True)  # no single clock has run over all shards
         if options.anonymous and is_first():
             anonymize(merged)
     return Run(merged)
@@ -261,7 +261,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
     plan: dict[str, Any] = {"models": list(sources), "options": dataclasses.asdict(options)}
     for name in ("names", "chat", "where", "lines"):
         if _is_default(options, name):
-            del plan["options"][name]  # plans of versions without it
+            del plan["options"][name]  # plans of versions without this entry
     names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
     if is_first():
         tables_of = _tables_of(plan)
@@ -288,7 +288,7 @@ def _tables_of(plan: Any) -> str:
 
 
 def corpus_of(options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
-    """The distinct sentences that an analysis reads, or conversations through the chat template of its models."""
+    """The distinct sentences that an analysis reads, or conversations formatted by its models' chat template."""
     chat = partial(_chats, options=options, sources=sources) if options.chat else None
     if options.probing.on:
         corpus = first_then_others(lambda: probed_corpus(options, chat))

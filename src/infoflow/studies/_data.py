@@ -19,8 +19,8 @@ from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, withou
 from ._plan import StudyPlan
 from ._plan_sections import CorpusPlan
 
-_VERSION = 1  # increase when the same plan yields other data
-_WHOLE_SENTENCE = 512  # tokens: the limit of `Corpus.encode`
+_VERSION = 1  # to be increased when the same plan yields other data
+_WHOLE_SENTENCE = 512  # tokens, the limit of `Corpus.encode`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -29,12 +29,12 @@ class StudyData:
 
     train: corpus.Corpus
     validation: corpus.Corpus
-    test: corpus.Corpus  # of pairs, so a source occurs once for each of its translations
-    analysed: corpus.Corpus  # one row of `test` for each distinct source: models are scored and measured on it
+    test: corpus.Corpus  # sentence pairs, so a source occurs once for each of its translations
+    analysed: corpus.Corpus  # one row of `test` for each distinct source, for scoring and measuring models
     other_domain: (
         corpus.Corpus | None
-    )  # one row for each distinct source, none from the study; None: the plan names none
-    probed: corpus.Corpus | None  # probes are trained and scored on it; None: the plan names no task
+    )  # one row for each distinct source that is not in the study; None: the plan names no such corpus
+    probed: corpus.Corpus | None  # sentences for training and scoring probes; None: no tasks
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     counted: bool  # whether an objective draws tokens by their frequency in training
@@ -51,7 +51,7 @@ class StudyData:
         return None if self.target_tokenizer is None else Vocabulary.from_tokenizer(self.target_tokenizer)
 
     def encoded(self, part: corpus.Corpus, positions: int) -> TrainingData:
-        """A part as token ids, with sentences cut at `positions` tokens; a part may lack translations."""
+        """A part as token ids, with sentences cut to `positions` tokens; a part may lack translations."""
         data = self._of(part.encode(self.tokenizer, max_length=positions), positions)
         if self.target_tokenizer is None or "translation" not in part.columns:
             return data
@@ -68,7 +68,7 @@ class StudyData:
         """A part in the form that an objective reads: sentences, windows, or `copies` passes of pairs.
 
         Raises:
-            UserError: The objective reads windows or pairs, and the corpus has no documents; or its prefix is too long.
+            UserError: The objective reads windows or pairs but the corpus has no documents, or its prefix is too long.
         """
         if reads == "pair":
             assert isinstance(objective, AbstractPairObjective)
@@ -84,7 +84,7 @@ class StudyData:
         return self.encoded(part, positions - prefix)
 
     def windows(self, part: corpus.Corpus, positions: int, budget: int = 0) -> TrainingData:
-        """A part as windows of consecutive sentences, of at most `budget` tokens; 0: `positions`.
+        """A part as windows of consecutive sentences with at most `budget` tokens (0: `positions`).
 
         Raises:
             UserError: The corpus has no documents, or the budget does not fit.
@@ -106,14 +106,14 @@ class StudyData:
         short_share: float = 0.1,
         lone: corpus.Lone = "skip",
     ) -> TrainingData:
-        """A part as pairs of segments, of at most `max_tokens` tokens; 0: `positions`. See `segment_pairs`.
+        """A part as pairs of segments with at most `max_tokens` tokens (0: `positions`); see `segment_pairs`.
 
         Raises:
-            UserError: The corpus has no documents, only one where several are needed, or the length does not fit.
+            UserError: The corpus has no documents, or only one where several are needed, or the length does not fit.
         """
         max_tokens = _fitting(max_tokens or positions, positions, "A pair of segments")
         documents = part.require_documents("A pair of segments")
-        whole = max(positions, _WHOLE_SENTENCE)  # pairs are truncated at either end, so sentences are not cut first
+        whole = max(positions, _WHOLE_SENTENCE)  # pairs are truncated at both ends, so sentences are not cut before
         source = part.encode(self.tokenizer, max_length=whole)
         rows = PairRows(
             source,
@@ -151,14 +151,14 @@ def _fitting(length: int, positions: int, what: str) -> int:
 
 
 Tokenizers = tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]
-"""Tokenizers of the source and, if there is one, the target."""
+"""The tokenizers of the source and, if there is one, of the target."""
 
 
 def prepare(plan: StudyPlan, folder: Path, given: Callable[[corpus.Corpus], Tokenizers] | None = None) -> StudyData:
     """Load, filter and split the corpus, and train its tokenizers once, into `folder`.
 
-    `given` maps the training part to existing tokenizers; then none are trained, and the target's is dropped if the
-    corpus has no translations.
+    If `given` is set, no tokenizers are trained: it maps the training part to existing ones, of which the target's is
+    dropped if the corpus has no translations.
     """
     text = read(plan.corpus.name, plan.corpus)
     parallel = "translation" in text.columns
@@ -217,7 +217,7 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[corpus.Corpus], Toke
 
 
 def _probed(analysed: corpus.Corpus, plan: StudyPlan) -> corpus.Corpus | None:
-    """The sentences on which probes are trained and scored, of lengths that the models were trained on."""
+    """The sentences on which probes are trained and scored; their lengths are those that the models were trained on."""
     if not plan.probing.on:
         return None
     asked = plan.probing
@@ -233,14 +233,14 @@ def _other_domain(text: corpus.Corpus, parts: Parts, plan: CorpusPlan, parallel:
 
 
 def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
-    """The plan's settings that determine the data; published parts appear by content, absent ones not at all."""
+    """The plan's settings that determine the data; published parts are given by content, and absent ones left out."""
     settings = dataclasses.asdict(plan)
     for name in ("transfer_name", "text_column", "translation_column", "document_column", "documents", "lines"):
         del settings[name]  # nothing is trained on the other domain, and the corpus's digest covers the columns
     if not plan.joint_vocabulary:
         del settings["joint_vocabulary"]  # so that the data of versions without this setting are found again
     if plan.split == "source" or (plan.validation_name and plan.test_name):
-        del settings["split"]  # as in versions that had no other rule
+        del settings["split"]  # as in earlier versions, which had only this rule
     if plan.sentences:
         settings["chosen_by"] = "content"  # earlier versions chose by line
     for name, part in (("validation_name", parts.validation), ("test_name", parts.test)):

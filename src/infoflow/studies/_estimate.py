@@ -1,6 +1,6 @@
-"""Estimates of what an analysis takes: bytes, passes and seconds of each measure, from counts and a product rate."""
+"""Estimates of an analysis's cost (bytes, passes and seconds of each measure) from counts and a speed of products."""
 
-# Seconds are those of `docs/methods/costs.json`, minus one pass, scaled with the work of each measure.
+# Seconds are those in `docs/methods/costs.json`, minus one pass, scaled by the work of each measure.
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ from ._given import AnalyzeOptions
 
 _QUANTISED_BYTES = {"int8": 1}
 _ROWS, _REPEATS = 512, 8  # of the matrix benchmark
-_SLOWER = 1.4  # time relative to the benchmark, whose matrices stay in the cache
+_SLOWER = 1.4  # time of a model relative to the benchmark, whose matrices stay in the cache
 _FIXED = 0.08  # seconds that every measure takes to encode and sort the sentences
 _OVERHEAD = 200  # cost of norms, softmax, activations and copies for one number of a state, in products
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """The sizes that determine the work."""
+    """The sizes that determine the work of an analysis."""
 
     sentences: int
     tokens: int
@@ -47,7 +47,7 @@ class Counts:
 
     @property
     def pass_seconds(self) -> float:
-        """One forward pass over all sentences."""
+        """Seconds of one forward pass over all sentences."""
         attention = 4 * self.layers * self.width * self.squares
         others = _OVERHEAD * self.layers * 16 * self.width * self.tokens
         return _SLOWER * (2 * self.linear * self.tokens + attention + others) / self.rate
@@ -57,11 +57,11 @@ _REFERENCE = Counts(
     sentences=200, tokens=5_617, squares=194_401, longest=86, layers=4, heads=4, width=128, vocabulary=200,
     linear=4 * 12 * 128**2 + 128 * (128 + 200), head=128 * 200, predicts="masked-lm", rate=93e9,
 )  # fmt: skip
-"""The model, corpus and machine of costs.json."""
+"""The model, corpus and machine with which costs.json was measured."""
 
 
 def _share(measure: Any, counts: Counts) -> float:
-    """Share of the sentences that a measure reads again."""
+    """Share of the sentences that a measure reads again in its own passes."""
     sentences = getattr(measure, "sentences", None) or counts.sentences
     return min(sentences, counts.sentences) / counts.sentences
 
@@ -74,7 +74,7 @@ def _read(measure: Any, counts: Counts) -> int:
 _PASSES: dict[str, Callable[[Any, Counts], float]] = {
     "Importance": lambda m, c: 3 * _share(m, c),
     "SpecialGradient": lambda m, c: 3 * _share(m, c),
-    "Ablation": lambda m, c: _share(m, c) * (1 + c.heads * (c.layers + 1)),  # without a head, and without all others
+    "Ablation": lambda m, c: _share(m, c) * (1 + c.heads * (c.layers + 1)),  # without one, and all other heads
     "PruningCurve": lambda m, c: _share(m, c) * (5 * len(m.shares) + c.heads * (c.layers + 1) / 2),
     "EncoderContext": lambda m, c: _share(m, c) * (1 + c.layers),
     "InfluenceByFrequency": lambda m, c: 1.5 * c.tokens / c.sentences,
@@ -82,7 +82,7 @@ _PASSES: dict[str, Callable[[Any, Counts], float]] = {
     "TellingSentences": lambda m, c: min(1.0, 100 / c.sentences),
     "PatternScores": lambda m, c: m.sequences * m.length * m.repeats / c.tokens,
 }
-"""Passes that a measure runs itself, by its class; see `_passes` for others."""
+"""Passes that a measure runs itself, by its class; see `_passes` for classes that are not listed."""
 _OF_PREDICTIONS = {
     *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext")
 }
@@ -125,17 +125,17 @@ _OWN: dict[str, tuple[str, float]] = {
     "Relevance": ("sentences and layers", 14.0),
     "InfluenceByFrequency": ("states", 0.3),
 }
-"""The law of a measure's own work, and its seconds in costs.json beyond the passes; see `_law` for others."""
+"""How a measure's own work grows, and its seconds in costs.json beyond the passes; see `_law` for unlisted classes."""
 
 
 def _passes(measure: AbstractMeasure, counts: Counts) -> float:
-    """Passes over the sentences that a measure runs itself; by default an intervention reads its sentences once."""
+    """Passes over the sentences that a measure runs itself; by default, an intervention reads its sentences once."""
     by_default = _share if isinstance(measure, Intervention) else lambda m, c: 0.0
     return _PASSES.get(type(measure).__name__, by_default)(measure, counts)
 
 
 def _law(measure: AbstractMeasure) -> tuple[str, float]:
-    """The law in `_OWN`; by default the cost of what a measure reads: attention, sampled states, or states once."""
+    """The entry in `_OWN`; by default, the cost of reading attention, sampled states, or the states once."""
     reads_attention = isinstance(measure, Measure) and "attention" in measure.needs
     by_default = (
         ("attention", 0.1) if reads_attention else ("states", 1.2 if isinstance(measure, SampleMeasure) else 0.1)
@@ -145,7 +145,7 @@ def _law(measure: AbstractMeasure) -> tuple[str, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """The cost of one measure; `passes` is 0 if it uses only the pass that all share."""
+    """The cost of one measure; `passes` is 0 if it uses only the shared pass."""
 
     table: str
     passes: float
@@ -160,7 +160,7 @@ def _as_in_costs(measure: AbstractMeasure) -> AbstractMeasure:
 
 
 def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: PassOptions) -> list[Estimate]:
-    """The shared pass first, then each measure."""
+    """Estimates for the shared pass and then for each measure."""
     batch = min(options.tokens_per_batch, counts.tokens)
     states = 4 * batch * counts.width * (counts.layers + 1)
     of_text = attention_size(counts.layers * counts.heads, counts.longest)
@@ -171,7 +171,7 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
         if (name in _OF_PREDICTIONS and counts.predicts == "nothing") or (
             measure.regime == "training" and counts.predicts != "masked-lm"
         ):
-            continue  # it does not apply
+            continue  # the measure does not apply
         passes = _passes(measure, counts)
         law, seconds = _law(measure)
         scale = _LAWS[law](measure, counts) / _LAWS[law](_as_in_costs(measure), _REFERENCE)
@@ -179,7 +179,7 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
         size = weights if isinstance(measure, Measure) and "attention" in measure.needs else states
         if isinstance(measure, SampleMeasure):
             size = min(options.sample_bytes, 4 * int(_of_states(measure, counts)))
-        elif name in ("SpecialGradient", "Importance"):  # what a backward pass keeps
+        elif name in ("SpecialGradient", "Importance"):  # what is kept for a backward pass
             size = 16 * states
         found.append(
             Estimate(table=measure.name, passes=passes, bytes=size, seconds=passes * counts.pass_seconds + own)
@@ -188,7 +188,7 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
 
 
 def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[Estimate]]:
-    """Counts, bytes of the weights, and the measures of an analysis that has not begun."""
+    """The counts, the bytes of the weights, and the estimates for an analysis that has not begun."""
     measures = asked_measures(options, [])
     counts, weights = _counted(
         source, corpus_of(options, [source]), options.tokenizer, options.max_length, options.device
@@ -198,7 +198,7 @@ def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[E
 
 
 def _counted(source: str, corpus: Corpus, tokenizer: str | None, max_length: int, device: str) -> tuple[Counts, int]:
-    """Counts of a checkpoint's configuration and a corpus, and the number of weights; no weights are read."""
+    """Counts from a checkpoint's configuration and a corpus, and the number of weights; no weights are read."""
     home = existing(source)
     if isinstance(home, Path) and not (home / "config.json").is_file():
         raise UserError(f"An estimate needs a folder with config.json, or a name on the model hub. Got {home}.")
@@ -238,9 +238,9 @@ def _weight_bytes(counts: Counts, weights: int, dtype: str, quantize: str) -> in
 
 
 def _product_rate(width: int, device: str) -> float:
-    """Products and sums per second of a feed-forward layer of this width, the best of several runs.
+    """Products and sums per second in a feed-forward layer of this width; the best of several runs.
 
-    On a CPU the time of this process counts, so that other programs do not matter.
+    On a CPU, only the CPU time of this process counts, so that other programs do not matter.
     """
     where = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu"))
     like: dict[str, Any] = {"device": where}
@@ -250,6 +250,6 @@ def _product_rate(width: int, device: str) -> float:
     with torch.inference_mode():
         for _ in range(_REPEATS):
             before = clock()
-            second(nn.functional.gelu(first(rows)))[0, 0].item()  # which waits for a GPU
+            second(nn.functional.gelu(first(rows)))[0, 0].item()  # reading a number waits for the GPU
             best = min(best, clock() - before)
     return 16 * _ROWS * width**2 / max(best, 1e-9)

@@ -1,4 +1,4 @@
-"""The remaining time of a graph of stages, learned from the stages that ended last and from those that run."""
+"""The remaining time of a graph of stages, predicted from the stages that ended last and from running ones."""
 
 import time
 from collections import deque
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Protocol, runtime_checkable
 
-_LAST = 5  # number of last stages of a kind from which its pace is learned
+_LAST = 5  # number of latest stages of a kind from which its pace is learned
 _MINUTES = 120.0  # seconds over which the pace of a running stage and the number of concurrent stages are observed
-_ENOUGH = 0.2  # share of a stage whose pace predicts its end
+_ENOUGH = 0.2  # share of a stage over which its pace is measured to predict its end
 _KNOWN = 0.02  # share of a stage after which its own reports predict its end
 _OVERDUE = 0.1  # a stage that takes longer than expected still needs this share of its time so far
 
@@ -26,13 +26,13 @@ class Planned(Protocol):
 
 
 class Forecast:
-    """Predicts the remaining seconds of `stages`, each after its needs, from their costs and the observed times."""
+    """Predicts the remaining seconds of `stages`, which follow the stages they need, from costs and observed times."""
 
     def __init__(self, stages: Iterable[Planned], now: Callable[[], float] | None = None) -> None:
         self._stages = {stage.key: stage for stage in stages}
         self._now = now or (lambda: time.monotonic())
         self._ended: set[str] = set()
-        self._paces: dict[str, deque[float]] = {}  # by kind: seconds per second of estimated cost, for the last stages
+        self._paces: dict[str, deque[float]] = {}  # by kind: seconds per second of estimated cost, of the latest stages
         self._running: dict[str, deque[tuple[float, float]]] = {}  # when each running stage had reached which share
         self._at_a_time: deque[tuple[float, int]] = deque()
 
@@ -45,7 +45,7 @@ class Forecast:
         if points and share > points[-1][1]:
             points.append((self._now(), share))
             while len(points) > 3 and self._now() - points[2][0] > _MINUTES and share - points[2][1] > _ENOUGH:
-                del points[1]  # the first one is its start
+                del points[1]  # the first point is the stage's start
 
     def end(self, key: str, done: bool = True) -> None:
         points = self._running.pop(key, None)
@@ -64,7 +64,7 @@ class Forecast:
             self._at_a_time.popleft()
 
     def left(self) -> float | None:
-        """Remaining seconds; None before anything is known."""
+        """Remaining seconds; None until something is known."""
         paces = self._kinds()
         if not paces:
             return None
@@ -74,7 +74,7 @@ class Forecast:
             for key, stage in self._stages.items()
             if key not in self._ended
         }
-        chain = dict.fromkeys(rest, 0.0)  # seconds of the longest chain of stages that begins with each one
+        chain = dict.fromkeys(rest, 0.0)  # seconds of the longest chain of stages that begins with each stage
         for key in reversed(rest):
             chain[key] += rest[key]
             for need in self._stages[key].needs:
@@ -84,7 +84,7 @@ class Forecast:
         return max(sum(rest.values()) / max(at_a_time, 1), *chain.values(), 0.0)
 
     def _kinds(self) -> dict[str, float]:
-        """Observed seconds per second of estimated cost, for each kind with observations."""
+        """Observed seconds per second of estimated cost, for each kind of stage that was observed."""
         found = {kind: list(paces) for kind, paces in self._paces.items()}
         for key, points in self._running.items():
             stage, (began, _), (then, share) = self._stages[key], points[0], points[-1]
@@ -94,7 +94,7 @@ class Forecast:
         return {kind: median(paces[-_LAST:]) for kind, paces in found.items()}
 
     def _rest(self, key: str, whole: float) -> float:
-        """Seconds that a stage of `whole` seconds still needs."""
+        """Seconds that a stage still needs if it takes `whole` seconds in total."""
         points = self._running.get(key)
         if points is None:
             return whole
@@ -107,7 +107,7 @@ class Forecast:
 
     @staticmethod
     def _by_reports(points: Sequence[tuple[float, float]]) -> float:
-        """Remaining seconds from a stage's last report, at the pace of the last minutes, if the reports suffice."""
+        """Remaining seconds of a stage from its last report and its pace in the last minutes, if reports suffice."""
         last, share = points[-1]
         then, before = points[1 if len(points) > 2 and share - points[1][1] >= _KNOWN else 0]
         return (1.0 - share) * (last - then) / max(share - before, 1e-9)

@@ -1,4 +1,4 @@
-"""Pretrained or external models in an analysis, their controls, and whether they predict text."""
+"""Pretrained or external models in an analysis, their controls, and how well they predict text."""
 
 # S sentence, T token
 
@@ -29,7 +29,7 @@ _TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags", "names") 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnalyzeOptions:
-    """What `analyze` reads and how: plain values, kept in run.json so that shards can be merged later."""
+    """What `analyze` reads and how, as plain values that run.json stores so that shards can be merged later."""
 
     corpus: foundation.RequiredFile = "tatoeba-en-fr"
     text_column: foundation.OwnWord = ""  # column of the sentences, in a table or dataset
@@ -50,7 +50,7 @@ class AnalyzeOptions:
     seed: foundation.Seed = 0
     device: foundation.Device = "auto"
     tokenizer: foundation.File | None = None
-    source_language: str = field(default="", metadata=LATER)  # code, for models of several languages
+    source_language: str = field(default="", metadata=LATER)  # language code, for models of several languages
     target_language: str = field(default="", metadata=LATER)
     prefix: foundation.OwnWord = field(default="", metadata=LATER)  # prepended to each text
     max_length: foundation.MaxLength = 512
@@ -59,7 +59,7 @@ class AnalyzeOptions:
     names: tuple[str, ...] = field(default=(), metadata=LATER)  # of the models, instead of their paths
     anonymous: bool = False  # omit all paths and names of local files from the output
     measures: AnalysisPlan = field(default_factory=AnalysisPlan)
-    probing: ProbingPlan = field(default_factory=ProbingPlan)  # its tables are added to those of `only`
+    probing: ProbingPlan = field(default_factory=ProbingPlan)  # the probes' tables are added to those of `only`
 
     def __post_init__(self) -> None:
         foundation.check_settings(self)
@@ -67,7 +67,7 @@ class AnalyzeOptions:
 
 
 def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
-    """The tag that tokens must have to count, and its value."""
+    """The tag that selects the tokens to count, and its required value."""
     if not options.where:
         return None
     tag, equals, value = options.where.partition("=")
@@ -123,7 +123,7 @@ class GivenModel:
 
     @property
     def corruption(self) -> AbstractObjective | None:
-        """The corruption of the model's training, if its folder records it; never an assumed one."""
+        """The corruption from the model's training if its folder records it; it is never assumed."""
         objective = trained_objective(self.source)
         return None if objective == MaskedLM() else objective
 
@@ -131,7 +131,7 @@ class GivenModel:
 def given_subject(model: models.Model, name: str = "", *, trained: bool = True) -> Subject:
     """How tables identify a model that was not trained in a study.
 
-    `name` replaces the model's own; with `trained=False` it is the control, which has random weights.
+    `name` replaces the model's own name; with `trained=False`, the subject is the control with random weights.
     """
     recipe = Recipe(objective=Spec(model.task), architecture=Spec(family_of(model)), seed=0)
     return Subject(recipe=recipe, update=None if trained else UNTRAINED, given=name or model.name)
@@ -152,9 +152,9 @@ def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenM
 
 
 def distinct_names(sources: Sequence[str], anonymous: bool = False, given: Sequence[str] = ()) -> list[str]:
-    """The models' names: `given`, or `model_name_of` of each, with as many parts as needed to tell models apart.
+    """The models' names: `given`, or `model_name_of` each, with as many parts as are needed to tell models apart.
 
-    With `anonymous` local models are numbered instead, unless names are given.
+    With `anonymous`, local models are numbered instead, unless names are given.
     """
     if given:
         return _given_names(sources, given)
@@ -185,12 +185,12 @@ def _given_names(sources: Sequence[str], given: Sequence[str]) -> list[str]:
 
 
 def exists(path: str | Path) -> bool:
-    """Whether a file or folder of that name exists; a name that is too long has none."""
+    """Whether a file or folder of this name exists; False if the name is too long for one."""
     return os.path.exists(path)  # noqa: PTH110 (that of pathlib raises before Python 3.12)
 
 
 def untrained(model: models.Model, seed: int) -> models.Model:
-    """The same architecture with random weights, not quantised, as a control that has learned nothing."""
+    """A control that has learned nothing: the same architecture with random weights, not quantised."""
     if models.unusual_weights(model.module):
         size = sum(one.numel() for one in model.module.parameters()) * model.module.dtype.itemsize
         foundation.require_memory(size, f"The untrained control of {model.name} is made in memory", "Use --no-control.")
@@ -213,7 +213,7 @@ def untrained(model: models.Model, seed: int) -> models.Model:
 
 
 SENTENCES = 200
-"""Maximum number of sentences that a model is scored on."""
+"""Maximum number of sentences on which a model is scored."""
 _SHARES = 7  # a masked LM has every 7th token masked at a time, close to the 15 % of its training
 _TOKENS = 2048
 
@@ -225,11 +225,11 @@ def given_scores(model: models.Model, corpus: Corpus, max_length: int = 512) -> 
        \mathrm{baseline} = -\sum_w f_w \log f_w $$
 
     The context c of a token is the preceding text (causal LM), or the sentence with every 7th token masked (masked LM,
-    each token once). f are the frequencies of the same N tokens: no model that ignores context does better, so the
-    baseline is strict. Special tokens are neither predicted nor counted. Encoder-decoders and models without a token
-    prediction head get NaN.
+    each token once). f are the frequencies of the same N tokens. No model that ignores context can do better, so the
+    baseline is strict. Special tokens are neither predicted nor counted. Encoder-decoders and models without a head for
+    token prediction get NaN.
 
-    At most 200 sentences are used, chosen by hash, and longer ones than `max_length` are cut.
+    At most 200 sentences are used, chosen by hash, and sentences longer than `max_length` are cut.
 
     Returns:
         The table `given_scores`, one row.
@@ -242,7 +242,7 @@ def given_scores(model: models.Model, corpus: Corpus, max_length: int = 512) -> 
         part = corpus.select(np.sort(order[:SENTENCES]))
         blocks = foundation.block_of(part.content_ids)
         tokens: list[np.ndarray] = []
-        added = RENDERED not in part.columns  # a chat template has written its own
+        added = RENDERED not in part.columns  # a chat template has written its own special tokens
         for sentences, losses, targets in _losses(model, _rows(model, list(part.column("text")), max_length, added)):
             np.add.at(sums, blocks[sentences], losses)
             np.add.at(counts, blocks[sentences], 1.0)
@@ -263,7 +263,7 @@ def _predicts(model: models.Model) -> bool:
 def _rows(
     model: models.Model, texts: Sequence[str], max_length: int, special_tokens: bool
 ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """(sentence, input ids, targets or −1 at each position); a masked LM gets several rows per sentence."""
+    """Rows of (sentence, input ids, target or −1 at each position); a masked LM gets several rows per sentence."""
     tokenizer = model.require_tokenizer()
     longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
     how = {"truncation": True, "max_length": longest, "add_special_tokens": special_tokens}
@@ -289,7 +289,7 @@ def _rows(
 def _losses(
     model: models.Model, rows: Sequence[tuple[int, np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each predicted token its sentence, its loss and its id, batch by batch."""
+    """Yield, batch by batch, the sentence, the loss and the id of each predicted token."""
     lengths = np.array([len(ids) for _, ids, _ in rows], dtype=np.int64)
     for batch in length_batches(lengths, _TOKENS, None if model.pads else 1):
         chosen = [rows[index] for index in batch]

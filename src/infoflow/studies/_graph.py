@@ -1,4 +1,4 @@
-"""The graph of a study: all stages of a plan in order, which of them are missing, and running these."""
+"""The graph of a study: all stages of a plan in order, which of them are missing, and how to run those."""
 
 import json
 import math
@@ -27,7 +27,7 @@ _UNIT = 60.0  # seconds to train a masked LM, until a record exists
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Graph:
-    """Stages, each after those that it depends on."""
+    """Stages, each of which comes after the stages that it depends on."""
 
     stages: Sequence[AbstractStage]
     folder: RunFolder
@@ -54,19 +54,19 @@ class Graph:
         return [stage for stage in self.stages if not stage.is_done()]
 
     def records(self) -> list[dict[str, Any]]:
-        """Usage of the stages that ended here, in order: label, kind, wall and CPU seconds, peak memory, host, threads.
+        """What ended stages used, in order: label, kind, wall and CPU seconds, peak memory, host and threads.
 
-        Stages shorter than a twentieth of a second leave no record; those of an earlier infoflow lack `cpu_seconds`.
+        Stages shorter than a twentieth of a second leave no record; records of early versions lack `cpu_seconds`.
         """
         known = records(self.folder)
         return [known[stage.key] for stage in self.stages if stage.key in known]
 
 
 def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: bool = False) -> Graph:
-    """All stages of a plan in the run folder `out`; data are prepared, but nothing is trained or measured yet.
+    """All stages of a plan in the run folder `out`; the data are prepared, but nothing is trained or measured yet.
 
-    Scripts use it to run parts of a study: `for stage in graph(plan, out): ...` with `stage.kind`, `stage.label`,
-    `stage.is_done()`, `stage.run()`, `stage.tables()`. `prepared`: see `StudyModels`.
+    Scripts use the graph to run parts of a study: `for stage in graph(plan, out): ...` with `stage.kind`,
+    `stage.label`, `stage.is_done()`, `stage.run()`, `stage.tables()`. For `prepared`, see `StudyModels`.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     folder = out if isinstance(out, RunFolder) else RunFolder(out)
@@ -140,14 +140,14 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _resources(plan: StudyPlan) -> dict[str, float]:
-    """The resources of a stage on a GPU: a whole one, or the share that the plan sets."""
+    """The resources of a stage on a GPU: a whole GPU, or the share that the plan sets."""
     import torch
 
     on_gpu = plan.training.device.startswith("cuda") or (plan.training.device == "auto" and torch.cuda.is_available())
     return {"GPU": math.floor(_SHARES / plan.engine.per_gpu) / _SHARES} if on_gpu else {}  # rounded down: all must fit
 
 
-_SHOWN = 4  # running stages shown with the bar
+_SHOWN = 4  # number of running stages shown with the bar
 _BETWEEN = 1.0  # seconds between two forecasts
 _TRAINING = ("train", "read", "warm-reader", "settle", "record-arm")  # kinds of stages that are a single training
 
@@ -155,11 +155,11 @@ _TRAINING = ("train", "read", "warm-reader", "settle", "record-arm")  # kinds of
 def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study", hint: str = "") -> None:
     """Run the missing stages of the graph on an engine that is not open yet; `title` labels the progress bar.
 
-    If a stage that measures a model of a study fails, `hint` is added to the message.
+    If stages fail and the graph has measured models, `hint` is added to the message.
 
     Raises:
         UserError: Stages failed. All stages that do not need them are done, and the same call continues.
-        KeyboardInterrupt: It was interrupted; running stages have saved.
+        KeyboardInterrupt: The run was interrupted; running stages have saved their state.
     """
     missing = stages.missing()
     for stage in missing:
@@ -181,7 +181,7 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
 
 
 class _Told:
-    """Displays what stages report: one bar for all, with the stages that run now, and each warning once."""
+    """Displays what stages report: one bar for all, with the running stages, and each note and warning once."""
 
     def __init__(self, stages: Sequence[AbstractStage], folder: RunFolder, progress: Progress) -> None:
         self._stages = {stage.key: stage for stage in stages}
@@ -196,7 +196,7 @@ class _Told:
         (tell | {"end": self._end})[event.kind](event)
 
     def close(self) -> None:
-        """Say how many stages gave a note or warning that was already shown for another one."""
+        """Say how many stages gave a note or warning that was already shown for another stage."""
         for kind, repeated in self._repeated.items():
             if num := len(repeated):
                 self._display.note(f"The same {kind}s hold for {num:,} more {'stages' if num > 1 else 'stage'}.")
@@ -210,7 +210,7 @@ class _Told:
             self._display.warn(self._prefixed(event))
 
     def _prefixed(self, event: Event) -> str:
-        """The text, after the stage's label if the text does not name its model."""
+        """The event's text, preceded by the stage's label if the text does not name the stage's model."""
         label = self._stages[event.stage].label if event.stage else ""
         return event.text if label.partition(" ")[2] in event.text else f"{label}: {event.text}"
 

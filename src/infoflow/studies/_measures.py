@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
-    """Each task with each probe; probes of trees and minimal pairs appear once."""
+    """Measures for each task with each probe; probes of trees and minimal pairs appear once."""
     found: list[AbstractMeasure] = []
     for task in dict.fromkeys(task for task in plan.tasks if task != probing.MINIMAL_PAIRS_TASK):
         for probe in plan.probes_of(task):
@@ -62,7 +62,7 @@ def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | Non
 
 
 def task_corpus(plan: ProbingPlan, source: str, **how: Any) -> Corpus:
-    """The corpus called `source`, with the columns that the plan's tasks need; `how`: see `load_task_corpus`."""
+    """The corpus called `source`, with the columns that the plan's tasks need; for `how`, see `load_task_corpus`."""
     corpus = probing.load_task_corpus(source, _tasks(plan), **how)
     for task in _tasks(plan):
         probing.check_task(task, corpus)
@@ -88,17 +88,17 @@ def probing_tables(plan: ProbingPlan) -> tuple[str, ...]:
 
 
 SCORES_ONLY = "task_scores"
-"""In `AnalysisPlan.tables`: only the scores, which every study has."""
+"""The name in `AnalysisPlan.tables` for only the scores, which every study has."""
 
 OF_PROBES = (probing.PROBE_SCORES.name, probing.MINIMAL_PAIRS.name)
 """Tables of the section `probing` that can be computed at checkpoints, on request."""
 _MORE_INFORMATION = (probing.USABLE_INFORMATION_MLP.name, representations.MUTUAL_INFORMATION_WITHOUT_POSITION.name)
 _BY_NAME = (heads.HEAD_BY_DISTANCE.name, heads.HEAD_RETRIEVAL.name)  # tables about long texts
-_MOST_CLUSTERS = 10_000  # published, where training sentences are read too
+_MOST_CLUSTERS = 10_000  # the published number, for when training sentences are read too
 
 
 def light_tables() -> list[str]:
-    """Tables measured at every checkpoint by default: those declared as light; scores are always measured."""
+    """Tables that are declared as light and so measured at every checkpoint by default; scores always are."""
     return [table.name for table in TABLES.values() if table.light and table is not TASK_SCORES]
 
 
@@ -126,7 +126,7 @@ def check_tables(plan: StudyPlan) -> None:
 
 
 def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
-    """Names of the tables that the plan requests at a checkpoint, at a heavy step or any other step."""
+    """Names of the tables that the plan requests at a checkpoint, either at a heavy step or at any other step."""
     names = list(plan.checkpoints.light or light_tables()) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
     elsewhere = [*(name for own in provided("measures", "OF_CHECKPOINTS") for name in own), *OF_PROBES]
@@ -232,7 +232,7 @@ def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
 
 
 def measures_by_table(measures: Sequence[AbstractMeasure]) -> dict[str, list[AbstractMeasure]]:
-    """The measures by the name of their table, which several may write."""
+    """The measures by the name of their table; several measures may write the same table."""
     tables: dict[str, list[AbstractMeasure]] = {}
     for measure in measures:
         tables.setdefault(measure.name, []).append(measure)

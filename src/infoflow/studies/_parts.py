@@ -1,4 +1,4 @@
-"""The parts of a study's corpus: splits or published parts, rows left out, and leakage."""
+"""The parts of a study's corpus (from a split, or published), the rows left out, and leakage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Parts:
     train: Corpus
     validation: Corpus
     test: Corpus
-    rule: SplitRule | None  # of the split, as used; None: validation and test part were published
+    rule: SplitRule | None  # of the split, as used; None: validation and test parts were published
     left_out: dict[str, dict[str, int]]  # rows in no part: where they were, why, how many
 
     def facts(self) -> dict[str, Any]:
-        """Plain values for `run.json`: the rule, rows left out, and how much of held-out parts training repeats."""
+        """Plain values for `run.json`: the rule, the rows left out, and how much of held-out parts is in training."""
         held_out = {"validation": self.validation, "test": self.test}
         leaks = {name: leakage(part, self.train).to_json() for name, part in held_out.items()}
         return {"rule": self.rule, "left_out": self.left_out, "leakage": leaks}
@@ -32,8 +32,8 @@ class Parts:
 def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
     """The parts that the plan requests.
 
-    Published parts stay unchanged; only source sentences that occur in them leave the training part (and those of the
-    test part leave the validation part). Other overlap with training stays, as is usual when models are compared on
+    Published parts stay unchanged. Their source sentences are removed from the training part, and those of the test
+    part also from the validation part. Other overlap with training stays, as is usual when models are compared on
     published parts, and `Parts.facts` counts it.
     """
     kept = usable(corpus, plan)
@@ -70,7 +70,7 @@ def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
 def _counted(
     by_rule: dict[str, dict[str, int]], losses: Sequence[tuple[str, str, Corpus, Corpus]]
 ) -> dict[str, dict[str, int]]:
-    """Number of rows that the split left out, then of the other `losses`: (where, why, rows before, rows after)."""
+    """Numbers of rows left out by the split and by the other `losses`: (where, why, rows before, rows after)."""
     counts = {part: dict(reasons) for part, reasons in by_rule.items()}
     for origin, reason, before, after in losses:
         if len(before) > len(after):
@@ -79,7 +79,7 @@ def _counted(
 
 
 def read(name: str, plan: CorpusPlan) -> Corpus:
-    """The corpus of that name; if it is a table, with the plan's columns."""
+    """The corpus of this name; a table is read with the plan's columns."""
     return load_corpus(
         name,
         text_column=plan.text_column,
@@ -111,7 +111,7 @@ def like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
 
 
 def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
-    """Sentences whose source is in none of the others; documents are left out if half their sentences are in them."""
+    """Sentences whose source is in no other corpus, without documents of which half the sentences are in another."""
     if not others:
         return corpus
     seen = {normalised(text) for other in others for text in other.column("text")}
@@ -126,8 +126,8 @@ def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
 def distinct(corpus: Corpus) -> Corpus:
     """One row for each distinct source sentence, ignoring case and spacing, chosen by text and translations.
 
-    A sentence with several translations has several rows, to which an encoder gives equal states. The copies would be
-    each other's neighbours and, counted as independent, would make every interval too narrow.
+    A sentence with several translations has several rows, and an encoder gives them equal states. The copies would be
+    each other's neighbours and, if counted as independent, would make every interval too narrow.
     """
     chosen: dict[str, int] = {}
     keys, ids = [normalised(text) for text in corpus.column("text")], corpus.content_ids
@@ -139,9 +139,9 @@ def distinct(corpus: Corpus) -> Corpus:
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:
-    """A subset chosen by the hash of the text, in corpus order; of documents, as many whole ones as fit.
+    """A subset chosen by the hash of the text, in corpus order; for documents, as many whole documents as fit.
 
-    If the first document does not fit, it is truncated.
+    If even the first document does not fit, it is truncated.
     """
     if not sentences or sentences >= len(corpus):
         return corpus

@@ -94,7 +94,7 @@ _RETIRED: Mapping[str, Mapping[str, Any]] = {
     "dynamics": {"lags": ...},
     "retrieval": {"retriever_layers": 2},
 }
-"""Settings of earlier versions, by section, with the value that all plans have now; `...`: no value changed results."""
+"""Settings of earlier versions, by section, with the value that now holds for all plans; `...`: had no effect."""
 Architectures = Annotated[tuple[str, ...], foundation.Limits(filled=True, distinct=True)]
 Variants = Mapping[str, Mapping[str, Any]]
 Seeds = Annotated[tuple[foundation.Seed, ...], foundation.Limits(filled=True, distinct=True)]
@@ -103,7 +103,7 @@ OpenShare = Annotated[float, foundation.Limits(above=0, below=1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorePlan:
-    """The core's settings: one corpus and one budget; objectives vary, and so do architectures if several are named."""
+    """The core's settings: one corpus, one budget, several objectives, and several architectures if they are named."""
 
     title: str = "How the objective shapes a Transformer"
     objectives: foundation.DistinctNames = ("causal-lm", "masked-lm", "translation")
@@ -112,7 +112,7 @@ class CorePlan:
     text: Literal["sentences", "windows"] = "sentences"  # windows: consecutive sentences, up to model.positions tokens
     seeds: Seeds = (0,)  # of initialisation, data order and noise; shared by all objectives
     match: Match = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
-    pairs: tuple[str, ...] = ("objectives",)  # pairs of models to compare: "neighbours", or "NAME|NAME" each
+    pairs: tuple[str, ...] = ("objectives",)  # models to compare: "objectives", "neighbours", or "NAME|NAME"
     token_dropout: OpenShare = 0.1  # share of input tokens replaced in training of `NAME+token-dropout` (an ablation)
     corpus: _plan_sections.CorpusPlan = field(default_factory=_plan_sections.CorpusPlan)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -132,7 +132,7 @@ class CorePlan:
             check(self)
 
     def for_models(self, **changes: Any) -> "StudyPlan":
-        """The plan for models alone, with `changes`: without pairs and without sections that name objectives."""
+        """The plan with `changes`, for single models: it has no pairs and no sections that name objectives."""
         sections = ("context", "pruning", "transplant", "retrieval")
         plain = {one.name: one.default_factory() for one in fields(self) if one.name in sections}  # type: ignore[misc]
         plan: Any = replace(self, **{"pairs": (), **plain, **changes})
@@ -141,8 +141,8 @@ class CorePlan:
     def spec(self, name: str) -> Spec:
         """The objective and options that a name in the plan stands for.
 
-        A name is `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or `NAME+token-dropout`, trained on
-        partly replaced input.
+        The name is `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or `NAME+token-dropout` for
+        training on partly replaced input.
         """
         base, plus, variant = name.partition("+")
         make_objective(base)
@@ -168,7 +168,7 @@ class CorePlan:
         return make_objective(spec.name, **spec.options)
 
     def recipes(self, objectives: Sequence[str] | None = None) -> list[Recipe]:
-        """The training runs, objective by objective, each with every seed; `objectives` narrows them."""
+        """The training runs, objective by objective, each with every seed; `objectives` selects some of them."""
         names = self.objectives if objectives is None else objectives
         specs, families = [self.spec(name) for name in names], [Spec(name) for name in self.architectures]
         return [
@@ -180,12 +180,12 @@ class CorePlan:
         ]
 
     def reads(self, objective: AbstractObjective) -> Reads:
-        """What one example of the objective is: a sentence, or a window if the plan says so."""
+        """What one example of the objective is, such as a sentence, or a window if the plan says so."""
         windows = self.text == "windows" and objective.reads == "sentence" and not objective.needs_translation
         return "window" if windows else objective.reads
 
     def fits(self, objective: str, architecture: str) -> bool:
-        """Whether the family has the objective's layout and, for translation, two languages; others are left out."""
+        """Whether the family has the objective's layout and, for translation, two languages; if not, it is left out."""
         asked, family = self.objective(objective), FAMILIES[architecture]
         both = family.two_vocabularies or self.corpus.joint_vocabulary
         return asked.layout in family.layouts and (both or not asked.needs_translation)
@@ -195,7 +195,7 @@ class CorePlan:
         """The plan in a TOML file or in a preset. **The Python files that its section `[plugins]` names are executed.**
 
         Presets: quick, laptop, paper, replicate, zoo, architectures, adaptation, retrieval. `measures`, `objectives`
-        and `claims` name your own code in place of that section.
+        and `claims` name your own code instead of that section.
         """
         if str(source) in PRESETS:
             text = (resources.files(__package__) / "presets" / f"{source}.toml").read_text(encoding="utf-8")
@@ -222,7 +222,7 @@ class CorePlan:
 
 
 def _with_subjects() -> type[CorePlan]:
-    """The plan with the sections of all subjects behind the core's own."""
+    """The plan class with the sections of all subjects after the core's own."""
     found = {name: kind for own in provided("settings", "SECTIONS") for name, kind in own.items()}
     added = [
         (name, kind, field(default_factory=kind if isinstance(kind, type) else tuple)) for name, kind in found.items()
@@ -258,7 +258,7 @@ else:
 
 
 def stored_plan(run: RunFolder, run_code: bool = False) -> StudyPlan:
-    """The plan in a run's run.json; only `run_code` executes the user's own code that it names."""
+    """The plan in a run's run.json; the user's own code that it names is executed only if `run_code` is true."""
     path = run.path / "run.json"
     if (plan := run.read().get("plan")) is None:
         raise foundation.UserError(f"{path} is damaged: it has no plan. Start again in a new folder.")

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 OF_TREES = "structural"
-"""The probe of tree geometry; it has no task."""
+"""The probe of tree geometry, which has no task."""
 OF_ATTENTION = "attention"
-"""Probes that read a tree from the attention of all heads; they have no task either."""
+"""The probes that read a tree from the attention of all heads; they have no task either."""
 WITHOUT_TASK = (OF_TREES, OF_ATTENTION)
 PROBES = ("linear", "mlp", "edge", "online", "variational", *WITHOUT_TASK)
 Sizes = Annotated[tuple[Annotated[float, Limits(above=0, at_most=1)], ...], Limits(filled=True)]
@@ -47,10 +47,10 @@ _Three = Annotated[int, Limits(at_least=3, at_most=10**9)]  # one sentence each 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbingPlan:
-    """What is probed in every model, trained or untrained. Without tasks or tree probes nothing is probed.
+    """What is probed in every model, trained or untrained. Without tasks or tree probes, nothing is probed.
 
-    Plain text tasks (`word`, `position`, `length`, `word-content`, `bigram-shift`) work on any sentences; the others
-    need a corpus with the annotation. `infoflow probe MODEL` without a task lists all tasks and their requirements.
+    Plain text tasks (`word`, `position`, `length`, `word-content`, `bigram-shift`) work on any sentences; the other
+    tasks need an annotated corpus. `infoflow probe MODEL` without a task lists all tasks and their requirements.
     """
 
     tasks: tuple[str, ...] = ()  # names of tasks, also "minimal-pairs"
@@ -136,11 +136,11 @@ class AnalysisPlan:
     occurrences: Count = 1_000_000  # maximum number of tokens for mutual information
     types: Several = 1000  # most frequent tokens used for mutual information
     clusters: Clusters = 0  # for mutual information; 0: by the number of tokens, at most 500 (see training_sentences)
-    clusterings: Few = 2  # repetitions with other rows and starts, whose spread intervals include
+    clusterings: Few = 2  # repetitions with other rows and starts; intervals include their spread
     usable_occurrences: Fitted = field(default=40_000, metadata=LATER)  # sampled tokens for usable information
-    # Also information that a probe with a hidden layer reads, and information by clusters without each position's mean.
+    # Also measure the information that a probe with a hidden layer reads, and that in clusters without position means.
     more_information: bool = field(default=False, metadata=LATER)
-    # Maximum number of training sentences that information by clusters also reads, then with up to 10,000 clusters.
+    # Maximum number of training sentences from which information in clusters also learns (up to 10,000 clusters then).
     training_sentences: CountOrNone = field(default=0, metadata=LATER)
     distance_occurrences: Several = 20_000  # sampled tokens for PWCCA
     neighbour_occurrences: Count = 20_000
@@ -148,10 +148,10 @@ class AnalysisPlan:
     frequency_occurrences: Count = 3000  # tokens of each frequency bin, for change and influence by frequency
     lens_steps: Count = 200  # updates of the tuned lens
     lens_tokens: Count = 64  # tokens per update of the tuned lens
-    relevance_sentences: Count = 100  # sentences whose relevance is traced to every head
-    importance_sentences: Count = 400  # sentences whose loss is differentiated by every head's gate
+    relevance_sentences: Count = 100  # sentences for which the relevance of every head is computed
+    importance_sentences: Count = 400  # sentences whose loss is differentiated with respect to every head's gate
     ablation_sentences: Count = 48  # sentences that are read again without each head; pruning curves use half
-    context_sentences: Count = field(default=400, metadata=LATER)  # read again with blocks' attention closed
+    context_sentences: Count = field(default=400, metadata=LATER)  # sentences read again with closed attention
     probe_sentences: Several = 1000  # sentences with trees that train and test the probes of attention
     map_points: Points = field(default=300, metadata=LATER)  # maximum tokens of each token map
     bleu_sentences: Count = 300
@@ -159,7 +159,7 @@ class AnalysisPlan:
     tokens_per_batch: Annotated[int, Limits(at_least=1, at_most=10**8)] = 8192
     sample_bytes: Bytes = field(default=1 << 30, metadata=LATER)  # of sampled tokens' states on disk, per stack
     attention_bytes: Bytes = field(default=1 << 28, metadata=LATER)  # attention weights held at a time
-    untrained: bool = True  # also measure the initial weights of every seed: the control
+    untrained: bool = True  # also measure the initial weights of every seed, as a control
 
     def __post_init__(self) -> None:
         check_settings(self, "analysis")
@@ -168,7 +168,7 @@ class AnalysisPlan:
 
     @property
     def budget(self) -> list[int]:
-        """Settings that determine sample sizes, for keys; empty at the default, as in versions without the setting."""
+        """Settings of sample sizes, as part of keys; empty at the default, as in versions without the setting."""
         return [self.sample_bytes] if "sample_bytes" in named_fields(self) else []
 
     def passes(self, **others: Any) -> PassOptions:
@@ -179,15 +179,15 @@ class AnalysisPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointsPlan:
-    """Which updates of every training are kept, and what is measured at them. Without a schedule, none are kept.
+    """Which updates of every training run are kept, and what is measured at them. Without a schedule, none are kept.
 
-    Keeping checkpoints leaves the training unchanged, bit for bit. Each takes 4 bytes per parameter.
+    Keeping checkpoints leaves the training unchanged, bit for bit. Each checkpoint takes 4 bytes per parameter.
     """
 
     schedule: str = ""  # log:K, linear:K, every:M, powers, 0,10,500, joined by +; "default": log:16+linear:8; "": none
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the kept weights; the first and the last stay float32
     budget: Annotated[float, Limits(above=0, at_most=1e6)] = 4.0  # maximum GB for all checkpoints of a study
-    light: tuple[str, ...] = ()  # tables at every checkpoint; empty: those that are cheap and show when things change
+    light: tuple[str, ...] = ()  # tables at every checkpoint; empty: cheap ones that show when things change
     heavy: tuple[str, ...] = ()  # additional tables only at `heavy_steps`
     heavy_steps: str = "linear:4"  # a schedule; each step uses the nearest kept update
     references: tuple[Reference, ...] = ("final", "previous", "initial", "other-seed")  # for layer comparison
@@ -202,7 +202,7 @@ class CheckpointsPlan:
         return bool(self.schedule)
 
     def steps(self, training: TrainConfig) -> list[int]:
-        """The kept updates of a training, including 0 and the last; empty if none are kept.
+        """The kept updates of a training run, including 0 and the last; empty if none are kept.
 
         Raises:
             UserError: The schedule cannot be read, or names an update beyond the training.
@@ -215,12 +215,12 @@ class CheckpointsPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPlan:
-    """How converged models are retrained with closed self-attention, with a fully open control; disabled by default.
+    """How converged models are retrained with closed self-attention, with a fully open control; off by default.
 
     Closing attention at test time (the table `encoder_context`, for every model) shows what a model uses; the loss that
     remains after retraining without a context shows what only that context provides. A model is retrained once with all
-    attention open and once for each of `kinds` that it has; each retraining takes `updates` updates. Models that
-    translate are also scored on greedy translations.
+    attention open, and once for each of the `kinds` of attention that it has; each retraining takes `updates` updates.
+    Models that translate are also scored on greedy translations.
     """
 
     on: bool = False
@@ -241,7 +241,7 @@ class EnginePlan:
     """How the stages of a study are run, on any engine."""
 
     threads: Threads = 1  # of each stage on a CPU; another number changes the last bits of trained weights
-    # Concurrent stages on one GPU, of which small models leave most idle. No result depends on it.
+    # Concurrent stages on one GPU, since small models leave most of it idle. No result depends on this.
     per_gpu: Count = field(default=1, metadata=LATER)
 
     def __post_init__(self) -> None:

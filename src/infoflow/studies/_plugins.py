@@ -1,4 +1,4 @@
-"""The user's own measures, objectives and claims in a plan: which code, when it may run, and what it contains."""
+"""The user's own measures, objectives and claims in a plan: which code it is, when it may run, and what it holds."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,8 @@ from infoflow.report import known_tables
 from infoflow.results import GIVEN_SCORES, TASK_SCORES
 
 
-# Code runs when the user names it: in a plan file, an option, or Python. A run folder may come from somebody else, so
-# the code that its run.json names is not run when the folder is only read.
+# Code runs only when the user names it, in a plan file, an option, or Python. A run folder may come from somebody else,
+# so the code that its run.json names is not run when the folder is only read.
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginsPlan:
     """The user's own code: Python files, relative to the plan, or entry points of installed packages."""
@@ -29,7 +29,7 @@ class PluginsPlan:
     def __post_init__(self) -> None:
         check_settings(self, "plugins")
         for name, value in dataclasses.asdict(self).items():
-            if value.endswith(".py"):  # stages run elsewhere, so the plan means the same in any folder
+            if value.endswith(".py"):  # stages may run elsewhere, so paths must be valid in any folder
                 object.__setattr__(self, name, str(Path(value).resolve()))
 
 
@@ -52,7 +52,7 @@ def code_may_run(allowed: bool) -> Iterator[None]:
 
 
 def with_paths(values: dict[str, Any], folder: Path, given: Mapping[str, Path | str | None]) -> dict[str, Any]:
-    """The plain values of a plan file in `folder`, with code relative to the current folder, or with `given`."""
+    """A plan file's values with paths to code relative to the current folder instead of `folder`; `given` overrides."""
     named = values.get("plugins", {})
     if not isinstance(named, dict):
         return values
@@ -76,12 +76,12 @@ def own_claims(plugins: PluginsPlan) -> list[Finding]:
 
 
 def taken_tables() -> list[str]:
-    """Names of tables that no measure of the user's may use."""
+    """Names of tables that the user's own measures must not use."""
     return [*known_tables(), TASK_SCORES.name, GIVEN_SCORES.name, FINDINGS_TABLE.name]
 
 
 def load_plugins(plugins: PluginsPlan) -> None:
-    """Load what is new or has changed, so that mistakes are reported before any work."""
+    """Load code that is new or has changed, so that mistakes are reported before any work."""
     loaders = {
         "measures": lambda source: load_measures(source, taken_tables()),
         "objectives": load_objectives,
@@ -102,5 +102,5 @@ def load_plugins(plugins: PluginsPlan) -> None:
 
 
 def _code(source: str) -> str:
-    """Digest of a file, or the name of an entry point, which is loaded only once."""
+    """The digest of a file, or the name of an entry point, since that is loaded only once."""
     return file_digest(source) if source.endswith(".py") and Path(source).is_file() else source

@@ -1,4 +1,4 @@
-"""What a model predicts for one text: words for blanks by layer, a continuation, a translation or a summary."""
+"""What a model predicts for one text: words for blanks at each layer, a continuation, a translation or a summary."""
 
 import itertools
 from collections.abc import Iterator
@@ -16,24 +16,25 @@ from infoflow.probing import leading
 from ._given import untrained
 
 TOKENS = 20
-"""Length of a continuation."""
+"""Default length of a continuation, in tokens."""
 
 
 def predict_words(model: Model, text: str, *, top: int = 5, control: bool = True, seed: int = 0) -> pd.DataFrame:
     """The most likely words at each layer by the model's own head (logit lens), and those of the untrained model.
 
-    A masked LM fills in each blank (`___` or its mask token) independently of the others. Any other model predicts the
-    token that follows the text, or the first one of its translation.
+    A masked LM fills in each blank (`___` or its mask token) independently of the other blanks. Any other model
+    predicts the token that follows the text, or the first token of its translation.
 
     Args:
         model: A model with a language-model head.
-        text: A text, for a masked LM with blanks.
+        text: A text, which must contain blanks for a masked LM.
         top: Number of words per layer.
-        control: Also give the words of the same architecture with random weights.
+        control: Whether to add the words of the same architecture with random weights.
         seed: Seed of the random weights.
 
     Returns:
-        A row for each blank (from 1), layer (0: embeddings), trained or not, and rank (from 1): token and probability.
+        The token and its probability, in a row for each blank (from 1), layer (0: embeddings), model (trained or not)
+        and rank (from 1).
 
     Raises:
         UserError: The model predicts no words or has no mask, or the text has no blank, is empty or too long.
@@ -51,13 +52,13 @@ def predict_words(model: Model, text: str, *, top: int = 5, control: bool = True
 
 
 def generate(model: Model, text: str, *, tokens: int | None = None, temperature: float = 0.0, seed: int = 0) -> str:
-    """How a causal LM continues a text, or what an encoder–decoder generates from it: a translation, a summary.
+    """The continuation of a text by a causal LM, or the translation or summary that an encoder–decoder generates.
 
     Args:
         model: A causal LM or an encoder–decoder, with a tokenizer.
         text: The beginning, or the source.
-        tokens: Maximum number of tokens to write; default: 20; for an encoder–decoder twice its input, plus 10.
-        temperature: 0: always the most likely token (for an encoder–decoder the most likely text, by beam search);
+        tokens: Maximum number of tokens to write. Default: 20, or for an encoder–decoder twice its input plus 10.
+        temperature: At 0, always the most likely token (for an encoder–decoder the most likely text, by beam search);
             otherwise tokens are drawn from softmax(logits / temperature).
         seed: Seed of the draws.
 
@@ -75,7 +76,7 @@ def generate(model: Model, text: str, *, tokens: int | None = None, temperature:
         )
     if temperature < 0 or (tokens is not None and tokens < 1):
         raise UserError(f"temperature must be 0 or more, and tokens 1 or more. Got {temperature} and {tokens}.")
-    read_blanks(model, text)  # refuses what cannot be read
+    read_blanks(model, text)  # refuses texts that cannot be read
     if model.task == "seq2seq":
         sampled = {"beams": 1, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
         with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""`probe` and `score_pairs`: analyses whose tables are those of the requested probes, or of text pairs."""
+"""`probe` and `score_pairs`: analyses that make the tables of requested probes, or of text pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,21 +28,21 @@ def probe(
     out: Path | str = "runs/probe",
     **changes: Any,
 ) -> Run:
-    """What probes decode from each layer, compared with the majority class, random weights and a control task.
+    """Run probes on each layer of a model, with the majority class, random weights and a control task for comparison.
 
     >>> run = probe("all-MiniLM-L6-v2", "length", corpus="own.txt")  # doctest: +SKIP
     >>> run.tables["probe_scores"]  # doctest: +SKIP
 
     Args:
         model: A folder, a .gguf file or a name, as for `load_model`.
-        task: Tasks, one name or several: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
-        probes: linear, mlp, edge, online, variational, structural, attention; default: linear.
+        task: One task name or several, such as upos, arc, ner-spans, length, minimal-pairs or a column of tags.
+        probes: One or several of linear, mlp, edge, online, variational, structural, attention. Default: linear.
         options: Corpus and settings, as for `analyze`.
         out: The run folder.
         changes: Fields of `AnalyzeOptions` by name, such as `corpus="treebank.conllu"`.
 
     Raises:
-        UserError: No task is named, these probes have no table, or `analyze` rejects its input.
+        UserError: No task is named, the probes have no such table, or `analyze` rejects its input.
     """
     options = changed(options or AnalyzeOptions(), changes)
     named = [(each,) if isinstance(each, str) else tuple(each) for each in (task, probes)]
@@ -50,7 +50,7 @@ def probe(
 
 
 def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, ...]) -> AnalyzeOptions:
-    """The options with tasks and probes, and with the tables that the probes write."""
+    """The options, extended by the tasks, the probes, and the tables that the probes write."""
     plan = options.probing
     plan = replace(plan, tasks=named or plan.tasks, probes=probes or plan.probes)
     tables = probing_tables(plan)
@@ -100,28 +100,28 @@ def score_pairs(
 ) -> Run:
     """How similar pairs of texts are at each layer of models, and which layer agrees best with human scores.
 
-    Controls of each model are random pairs of the same texts and its own architecture with random weights.
-    `check_findings` on the run folder judges the claims about it.
+    The controls of each model are random pairs of the same texts, and its own architecture with random weights.
+    `check_findings` on the run folder judges the claims about such scores.
 
     >>> score_pairs("all-MiniLM-L6-v2", "pairs.tsv", out="runs/pairs")  # doctest: +SKIP
 
     Args:
-        models: Folders, .gguf files or names, as for `load_model`; one, or a list of several.
-        pairs: A file for `read_text_pairs`, or pairs.
+        models: A folder, .gguf file or name, as for `load_model`, or a list of several.
+        pairs: A file that `read_text_pairs` can read, or the pairs themselves.
         out: The run folder.
-        columns: Columns of candidate, reference and score in a file, see `read_text_pairs`.
-        layer: State 0..L; None: all.
+        columns: Columns of candidate, reference and score in a file; see `read_text_pairs`.
+        layer: Layer of the states, 0..L; None: all layers.
         idf: Give rare tokens more weight.
-        rescale: Rescale scores to random pairs (0) and equal ones (1).
+        rescale: Rescale scores so that random pairs have 0 and equal texts have 1.
         baseline_pairs: Number of random pairs for the baseline.
         control: Also score the same architecture with random weights.
-        tokenizer: Folder or name; None: the one stored with the weights.
+        tokenizer: Folder or name of a tokenizer; None: the one stored with the weights.
         source_language: As for `load_model`.
         target_language: As for `load_model`.
         prefix: As for `load_model`.
         device: As for `load_model`.
         seed: Seed of the random weights.
-        names: The models' names in tables and figures; default: from their paths.
+        names: The models' names in tables and figures; by default, they come from the paths.
 
     Returns:
         The run, with the tables `bert_score_layers`, `bert_score_pairs`, `bert_score` (if people scored the pairs)

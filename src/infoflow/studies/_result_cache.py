@@ -1,4 +1,4 @@
-"""The result cache: results and weights of a run, in folders named after their dependencies, verified or recomputed."""
+"""The cache of a run's results and weights, in folders named after dependencies; damaged ones are made again."""
 
 import json
 import shutil
@@ -32,13 +32,13 @@ class ResultCache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._whole = set[Path]()  # parts that were checked
+        self._whole = set[Path]()  # parts that this process has checked
 
     def path(self, stage: str, key: str) -> Path:
         return self.folder / stage / key
 
     def done(self, stage: str, key: str) -> bool:
-        """Whether the part exists; a damaged one is removed, so that it is computed again."""
+        """Whether the part exists; a damaged part is removed, so that it is computed again."""
         path = self.path(stage, key)
         if path in self._whole or not path.exists():
             return path.exists()
@@ -54,7 +54,7 @@ class ResultCache:
         shutil.rmtree(self.path(stage, key), ignore_errors=True)
 
     def tables(self, stage: str, key: str, schemas: Schemas, compute: Callable[[], Part]) -> Part:
-        """The part's tables, computed if missing; if several processes compute them, the first one writes them."""
+        """The part's tables, computed if missing; if several processes compute them, the first one's are kept."""
         path = self.path(stage, key)
         if not agree(self.done(stage, key)):
             part = compute()
@@ -67,16 +67,16 @@ class ResultCache:
         return self.read(stage, key)
 
     def missing(self, stage: str, keys: Mapping[str, str]) -> list[str]:
-        """Names of `keys` whose part is missing; the same list in every process."""
+        """Names of `keys` whose part is missing; every process gets the same list."""
         return [name for name, key in keys.items() if not agree(self.done(stage, key))]
 
     def each_table(
         self, stage: str, keys: Mapping[str, str], schemas: Schemas, compute: Callable[[list[str]], Part | Computed]
     ) -> Part:
-        """Tables by name, each a separate part; `compute` is called once with the missing names.
+        """Tables by name, each of which is a separate part; `compute` is called once with the missing names.
 
-        A table that `compute` leaves out does not apply, which is cached too. A failed table stays missing: its failure
-        is stored (`failures`), and the next call tries again.
+        A table that `compute` leaves out does not apply, and this is cached too. A failed table stays missing; its
+        failure is stored (`failures`), and the next call tries again.
         """
         if missing := self.missing(stage, keys):
             given = compute(missing)
@@ -134,7 +134,7 @@ class ResultCache:
 
 
 def _damage(path: Path) -> str:
-    """Why a part is unusable, or "" if it is usable. Parts of earlier versions have no seal to check."""
+    """Why a part is unusable; "" if it is usable. Parts of earlier versions have no seal that could be checked."""
     if (path / foundation.SEAL).exists():
         return foundation.disagreement(path) or ""
     contents = path / _CONTENTS
@@ -170,21 +170,21 @@ def stacked(parts: Iterable[Part]) -> Part:
     return {name: pd.concat(each, ignore_index=True) for name, each in frames.items()}
 
 
-# Trained weights and their copies under `models/`, verified byte for byte against training or made again.
-_SUMS = "sums.json"  # next to the model's folder: SHA-256 of each of its files and of the training log
+# Trained weights and their copies under `models/`, which are verified byte for byte against training, or made again.
+_SUMS = "sums.json"  # file next to the model's folder with the SHA-256 of each of its files and of the training log
 _LOG = "../log.jsonl"
 _WEIGHTS_FACTS = "training.json"  # in every model folder that infoflow trained
 
 
 def keep_sums(model: Path) -> None:
-    """Record checksums of what training has just written to the folder `model`."""
+    """Record the checksums of the files that training has just written to the folder `model`."""
     with foundation.atomic_write(model.parent / _SUMS) as temporary:
         sums = _sums(model) | {_LOG: foundation.file_digest(model / _LOG)}
         temporary.write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 
 
 def is_intact(model: Path) -> bool:
-    """Whether the folder is as training left it; a model of a version without checksums counts as intact."""
+    """Whether the folder is as training left it; models of versions without checksums count as intact."""
     if not (model / "model.safetensors").is_file() or not (model / _LOG).is_file():
         return False
     kept = _kept(model)
@@ -212,7 +212,7 @@ def publish(model: Path, target: Path, name: str) -> None:
 
 
 def check_target(model: Path, target: Path) -> None:
-    """Check that a published model replaces nothing but another one."""
+    """Check that a published model would replace nothing but another model of infoflow."""
     if not target.exists() or (target / _WEIGHTS_FACTS).exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if any(_holds(target, {name: kept}) for name, kept in _of_model(_kept(model)).items()):
@@ -224,7 +224,7 @@ def check_target(model: Path, target: Path) -> None:
 
 
 def discard(model: Path, name: str) -> None:
-    """Remove damaged weights, so that training restores them: from its last checkpoint if its log is intact."""
+    """Remove damaged weights, so that training restores them, from its last checkpoint if its log is intact."""
     foundation.current_display().note(
         f"The weights of {name} in {model} differ from the trained ones and are restored."
     )

@@ -1,4 +1,4 @@
-"""A finished run, for people and programs, and the entries of run.json that describe it."""
+"""A finished run as an object for people and programs, and the entries of run.json that describe it."""
 
 import dataclasses
 import threading
@@ -27,7 +27,7 @@ from .stages import AbstractStage, Check, MeasureModel, Train
 from .stages._check import write_derived
 
 CLOCK_FILE = ".seconds"
-_EVERY = 10.0  # seconds between two writes, hence the most that a killed call loses
+_EVERY = 10.0  # seconds between two writes, which is the most that a killed call loses
 
 
 class WallClock:
@@ -43,7 +43,7 @@ class WallClock:
         return self._before + self.this_call
 
     def save(self) -> None:
-        # The run's own writes report a full disk.
+        # The run's other writes will report a full disk.
         with suppress(OSError, foundation.UserError), foundation.atomic_write(self._file) as path:
             path.write_text(f"{self.all_calls:.1f}\n", encoding="utf-8")
 
@@ -72,12 +72,12 @@ def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
 
 
 def reset_clock(run: RunFolder) -> None:
-    """Reset the clock, since what follows is a new analysis."""
+    """Reset the clock for a new analysis."""
     WallClock(run.path / CLOCK_FILE, before=0.0).save()
 
 
 def seconds_before(run: RunFolder) -> float:
-    """Seconds of all calls that have worked on the run."""
+    """Total seconds of all calls that have worked on the run."""
     with suppress(OSError, ValueError):
         return float((run.path / CLOCK_FILE).read_text(encoding="utf-8"))
     return float(run.read().get("seconds") or 0.0)
@@ -101,13 +101,13 @@ class _WithoutNotes:
 
 @contextmanager
 def without_notes() -> Iterator[None]:
-    """Inside the block, notes are dropped, since a study would repeat them for dozens of models."""
+    """Drop notes inside the block, since a study would repeat them for dozens of models."""
     with foundation.use_display(_WithoutNotes(foundation.current_display())):
         yield
 
 
 SO_FAR = "so-far"
-_OF_THE_STUDY = ("kind", "plan", "files", "anonymous", "provenance")  # entries of its run.json
+_OF_THE_STUDY = ("kind", "plan", "files", "anonymous", "provenance")  # entries of the run's run.json
 
 
 def study_facts(
@@ -120,7 +120,7 @@ def study_facts(
 ) -> dict[str, Any]:
     """Entries of run.json: the corpus, the models, and the cost.
 
-    `split` is the result of `split_facts`; the total of all training is added to the seconds by name in `timings`.
+    `split` is the result of `split_facts`. `timings` are seconds by name; the total time of all training is added.
     """
     data = models.data
     trainings = [stage for stage in stages if isinstance(stage, Train)]
@@ -152,7 +152,7 @@ def study_facts(
 
 
 def split_facts(models: StudyModels) -> dict[str, Any]:
-    """How the corpus was split; all processes of a study call this at the same time."""
+    """How the corpus was split; all processes of a study must call this at the same time."""
     return models.bench.facts("parts", foundation.digest([1, models.data.key]), models.data.parts.facts)
 
 
@@ -190,7 +190,7 @@ _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
 
 
 class Run:
-    """Tables, findings and report of a run folder."""
+    """A run folder with its tables, figures, findings and report."""
 
     def __init__(self, folder: RunFolder | Path | str) -> None:
         self.folder = RunFolder.of(folder)
@@ -247,7 +247,7 @@ class Run:
 
     @property
     def stages(self) -> Graph:
-        """The stages of the run's plan, with state, dependencies and tables.
+        """The stages of the run's plan, with their states, dependencies and tables.
 
         Raises:
             UserError: The run is not a study.
@@ -264,14 +264,14 @@ class Run:
 
         It has the tables of all finished stages and the claims judged by them; its `report()` says what is missing.
 
-        The study itself stays untouched, and removes that folder when it ends. If its plan names code of the user's
-        own, that code is needed: `own_code` **executes** it.
+        The study itself stays untouched, and removes this folder when it ends. If the plan names code of the user's
+        own, that code is needed, and `own_code=True` **executes** it.
 
         Raises:
-            UserError: The run is not a study, none of its models is measured, or its own code may not run.
+            UserError: The run is not a study, none of its models is measured, or its own code must not be executed.
         """
         plan = self._plan(own_code)
-        if not prepared_keys(plan, self.folder):  # reading its corpus may take hours and is left to the study
+        if not prepared_keys(plan, self.folder):  # reading the corpus may take hours and is left to the study
             raise foundation.UserError(
                 f"{self.path} cannot be reported before one of its models is measured, and its "
                 "sentences are not prepared for the plan in its run.json.\n"
@@ -299,7 +299,7 @@ class Run:
     _repr_html_ = foundation.shown_by("run_shown")
 
     def __fspath__(self) -> str:
-        """The path, so that functions which take a run folder accept a run."""
+        """The path, so that functions that take a run folder also accept a run."""
         return str(self.path)
 
     def __repr__(self) -> str:
@@ -307,12 +307,12 @@ class Run:
 
 
 def check_findings(path: Path | str, claims: Path | str | Sequence[Finding] = ()) -> Run:
-    """Judge every claim on the run's tables and rewrite its report; a newer infoflow may know more claims.
+    """Judge every claim on the run's tables and rewrite its report, for example after claims were added to infoflow.
 
     Args:
         path: The run folder.
-        claims: Your own additional claims, judged by the same rules: `Finding`s, or a Python file that holds them.
-            **The file's code is executed.** The next check without them drops them.
+        claims: Your own additional claims, judged by the same rules, as `Finding` objects or as a Python file that
+            holds them. **The file's code is executed.** The next check without them drops them.
 
     Raises:
         UserError: `path` is not a run folder or has no tables yet, or the file holds no claims.

@@ -1,4 +1,4 @@
-"""Whether a model has learned its task: held-out loss, BLEU and ROUGE, each with a baseline without context."""
+"""Scores that show whether a model has learned its task: held-out loss, BLEU and ROUGE, each with a baseline."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from infoflow.objectives import UNSUPERVISED, AbstractObjective, Answers, accura
 from infoflow.results import estimate, ratio_estimate
 from infoflow.training import PairRows, TokenRows, TrainingData
 
-_GUESSES = 20  # sentences tried as the single answer to all
+_GUESSES = 20  # number of sentences tried as the single answer to all sources
 
 
 def task_scores(
@@ -26,10 +26,10 @@ def task_scores(
 ) -> pd.DataFrame:
     """Loss and perplexity of `model` on `data`, and the further scores of its objective.
 
-    If the objective has several tasks, also the loss of each on all rows. The noise of a sentence is the same for every
-    model, and intervals are over blocks of sentences.
+    If the objective has several tasks, the loss of each task on all rows is added. The noise of a sentence is the same
+    for every model, and intervals are over blocks of sentences.
 
-    `content_ids` belong to the rows of `data` (`content_ids_of`), so that measures of the same corpus share blocks.
+    `content_ids` are those of the rows of `data` (`content_ids_of`), so that measures of the same corpus share blocks.
     """
     blocks = foundation.block_of(content_ids)
     unigram = unigram_losses(objective, training)
@@ -54,7 +54,7 @@ def task_scores(
 
 
 def content_ids_of(rows: TokenRows, corpus: Corpus) -> np.ndarray:
-    """`Corpus.content_ids` of each row; a window uses its first sentence, a pair its first segment."""
+    """`Corpus.content_ids` of each row; a window uses its first sentence, and a pair its first segment."""
     ids = corpus.content_ids
     if isinstance(rows, Encoded):
         return ids
@@ -66,7 +66,7 @@ def content_ids_of(rows: TokenRows, corpus: Corpus) -> np.ndarray:
 def _loss_rows(
     objective: AbstractObjective, split: str, sums: np.ndarray, baseline: np.ndarray, counts: np.ndarray
 ) -> list[dict]:
-    """The minimised loss, each of several terms, and the perplexity of a single one; arrays are (term, block)."""
+    """The minimised loss, its terms if there are several, and the perplexity if not; arrays are (term, block)."""
     weights, terms = foundation.replicate_weights(), list(objective.term_weights)
     replicates = [(weights @ own) / (weights @ items) for own, items in zip(sums, counts, strict=True)]
     means, bases = sums.sum(axis=1) / counts.sum(axis=1), baseline.sum(axis=1) / counts.sum(axis=1)
@@ -76,7 +76,7 @@ def _loss_rows(
         for parts in (means, replicates, bases)
     )
     rows = [_row(split, "loss", loss, losses, base, sum(items))]
-    if objective.family == "static":  # it predicts no token
+    if objective.family == "static":  # static vectors predict no token
         return rows
     if len(terms) == 1:
         return [*rows, _row(split, "perplexity", math.exp(loss), np.exp(losses), math.exp(base), sum(items))]
@@ -89,8 +89,8 @@ def bleu_scores(
 ) -> pd.DataFrame:
     """BLEU of beam search on `sentences` distinct source sentences, against all their translations.
 
-    The model reads `prefix` before each. Text is lower-cased and in the form that the model's tokenizer writes; the
-    signature names the tokenizer for its script.
+    The model reads `prefix` before each sentence. Text is lower-cased and in the form that the model's tokenizer
+    writes; the signature names the BLEU tokenizer for the text's script.
     """
     sources, references, ids = _distinct(corpus, sentences)
     references = [models.as_model_writes(model, texts) for texts in references]
@@ -104,10 +104,10 @@ def bleu_scores(
 
 
 def _bleu_of_guess(sources: list[str], references: list[list[str]]) -> float:
-    """BLEU of copying the sources; for text without spaces, at least the BLEU of one sentence as the answer to all.
+    """BLEU of copying the sources or, for text without spaces, of one sentence as the answer to all if that is higher.
 
-    A sentence rarely shares four consecutive words with an unrelated reference, but often shares characters, so that a
-    decoder that ignores its source can exceed a copy.
+    A sentence rarely shares four consecutive words with an unrelated reference, but often shares characters, so a
+    decoder that ignores its source can exceed a copy in text without spaces.
     """
     tokenizer = models.bleu_tokenizer(text for right in references for text in right)
     often = [] if tokenizer == "13a" else [right[0] for right in references[:_GUESSES]]
@@ -134,7 +134,7 @@ def rouge_scores(
 ) -> pd.DataFrame:
     """ROUGE-L of what the decoder generates by beam search for `sentences` rows of `data`, corrupted as for the loss.
 
-    The baseline copies the encoder's input. For objectives that `can_write`; see `task_scores`.
+    The baseline copies the encoder's input. Only objectives that `can_write` have this score; see `task_scores`.
     """
     rows = np.argsort(foundation.hash64_array(("rouge-sentences",), content_ids), kind="stable")[:sentences]
     batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0)
@@ -162,7 +162,7 @@ def _row(
     scale: foundation.Scale = "any",
     agreeing: float | None = None,
 ) -> dict:
-    """One row; `agreeing` is the effective number of observations if all agree, by default `count`."""
+    """One row of the table; `agreeing` is the effective number of observations if all agree, by default `count`."""
     agree = count if agreeing is None else agreeing
     ends = foundation.block_interval(value, foundation.block_effects(value, replicates), scale=scale, count=agree)
     return {
@@ -173,11 +173,11 @@ def _row(
     }
 
 
-_TOGETHER = 256  # sentences of one block in a batch
+_TOGETHER = 256  # number of sentences of one block in a batch
 
 
 def rows_by_block(blocks: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Batches of rows that are all in one block, sorted by length, so that sums per block need no sums per sentence."""
+    """Batches of rows from a single block, sorted by length, so that sums per block need no sums per sentence."""
     batches = []
     for block in np.unique(blocks):
         rows = np.flatnonzero(blocks == block)
@@ -197,16 +197,17 @@ def unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.n
         counts = _predicted(objective, training)
     else:
         counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
-    counts[vocabulary.start] = 0  # read, never predicted
+    counts[vocabulary.start] = 0  # read but never predicted
     if objective.layout not in ("decoder", "encoder-decoder", "bidirectional-pair"):
         counts[list(vocabulary.special)] = 0  # a masked LM never predicts [SEP]
     return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
 
 
 def _predicted(objective: AbstractObjective, training: TrainingData, examples: int = 5000) -> np.ndarray:
-    """How often each id is predicted, on training examples spread evenly over the corpus.
+    """How often each id is predicted, counted on training examples spread evenly over the corpus.
 
-    Sentinels occur in no text, and a token may be in several windows or pairs or in none.
+    Counts of the text would not do, since sentinels occur in no text, and a token may be in several windows or pairs,
+    or in none.
     """
     rows = np.unique(np.linspace(0, len(training.source.lengths) - 1, examples).astype(int))
     labels = training.batch(objective, rows, ("unigram-noise",), 0).labels.numpy()
@@ -214,7 +215,7 @@ def _predicted(objective: AbstractObjective, training: TrainingData, examples: i
 
 
 class _AnswersByBlock:
-    """Answers for a whole part of the corpus, with the block of each example."""
+    """Collects the answers for a whole part of the corpus, with the block of each example."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Answers, int]]] = {}
@@ -235,7 +236,7 @@ class _AnswersByBlock:
         replicates = np.array([value(scores, truth, each) for each in weights])
         often = max(truth.mean(), 1 - truth.mean()) if value is accuracy else 0.5
         found, num, right = value(scores, truth, np.ones(len(truth))), len(truth), int(truth.sum())
-        pairs = None if value is accuracy else 2 * right * (num - right) / num  # an area compares both classes
+        pairs = None if value is accuracy else 2 * right * (num - right) / num  # an area needs both classes
         return _row(split, name, found, replicates, float(often), num, "share", pairs)
 
 

@@ -1,4 +1,4 @@
-"""`study`: train, measure, compare, check and report, resumably; one model of a plan; single stages."""
+"""`study`, which trains, measures, compares, checks and reports, resumably; also single models and single stages."""
 
 import os
 import shutil
@@ -38,25 +38,26 @@ def study(
 ) -> Run:
     """Run or continue a study in the folder `out` (default: `runs/` and the plan's name).
 
-    Train matched models of every objective and seed, score and measure each with its untrained control on sentences it
-    never saw, compare them in pairs, check the published findings, and write the report. Every result is keyed by its
-    dependencies: the same call after an interruption, or with a changed plan, computes only what is missing.
+    A study trains matched models of every objective and seed, scores and measures each model and its untrained control
+    on sentences that it never saw, compares models in pairs, checks the published findings, and writes the report.
+    Every result is keyed by its dependencies, so the same call after an interruption, or a call with a changed plan,
+    computes only what is missing.
 
     Args:
         plan: A plan, a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation,
             retrieval.
         out: The run folder.
         num_processes: Concurrent stages on this machine; by default as many as the thread budget (`--threads`, else the
-            cores) allows on a CPU, and one on a GPU. Under `torchrun` all processes run each stage together.
-        cluster: Other machines for stages: "listen" lets them join (`infoflow worker`), "tls://HOST:PORT" or a
+            cores) allows on a CPU, and one on a GPU. Under `torchrun`, all processes run each stage together.
+        cluster: Other machines that run stages: "listen" lets them join (`infoflow worker`), "tls://HOST:PORT" or a
             scheduler file names a running Dask cluster.
-        insecure: Allow an unencrypted connection to the cluster's scheduler: anyone who reaches its port can run code
-            as the user.
+        insecure: Allow an unencrypted connection to the cluster's scheduler. Anyone who can reach its port can then run
+            code as the user.
         anonymous: Omit all paths and names of local files from run.json and the report of the finished study.
 
     Raises:
         UserError: The plan, the corpus or the folder is unsuitable.
-        KeyboardInterrupt: The study was interrupted; repeat the same call.
+        KeyboardInterrupt: The study was interrupted; the same call continues it.
     """
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
@@ -122,7 +123,7 @@ def only_one(run: RunFolder) -> Iterator[None]:
             yield
 
 
-_BEGUN = (".lock", "run.json", CLOCK_FILE)  # files that a study writes first
+_BEGUN = (".lock", "run.json", CLOCK_FILE)  # the files that a study writes first
 
 
 def _missing_folders(run: RunFolder) -> list[Path]:
@@ -131,7 +132,7 @@ def _missing_folders(run: RunFolder) -> list[Path]:
 
 @contextmanager
 def removed_if_refused(run: RunFolder, made: list[Path] | None = None) -> Iterator[None]:
-    """Leave no folder of a refused command behind, unless others work there; `made`: the folders that it created."""
+    """Remove the folders that a refused command has created (`made`), unless other processes work in them."""
     made = _missing_folders(run) if made is None else made
     try:
         with foundation.disk_named(run.path):
@@ -153,12 +154,12 @@ def _lock(file: IO[str]) -> None:
 def _remove_if_nothing_was_done(run: RunFolder, made: list[Path]) -> None:
     """Remove the folders that a refused command created, the innermost of which is the run folder.
 
-    A plan may be refused while its sentences are split and its tasks are read; neither counts as work done.
+    A plan may be refused while its sentences are split or its tasks are read, and neither counts as work done.
     """
     files = [path.relative_to(run.path) for path in run.path.rglob("*") if not path.is_dir()]
     if all(path.name in _BEGUN or path.match("work/*.json") or "tokenizers-" in str(path.parent) for path in files):
         shutil.rmtree(run.path, ignore_errors=True)
-        with suppress(OSError):  # something else lies there by now
+        with suppress(OSError):  # something else is in it by now
             for folder in made[1:]:
                 folder.rmdir()
 
@@ -187,7 +188,7 @@ def _jobs(plan: StudyPlan, wanted: int | None) -> int:
 
 
 def stage_of(folder: str, key: str) -> AbstractStage:
-    """The stage with that key in the graph of the run folder's plan, for a process of an engine."""
+    """The stage with this key in the graph of the run folder's plan, for a process of an engine."""
     stages = stored_graph(folder)
     if key not in stages.by_key:
         raise foundation.UserError(
@@ -197,7 +198,7 @@ def stage_of(folder: str, key: str) -> AbstractStage:
 
 
 def stored_graph(folder: str) -> Graph:
-    """The graph of the plan in a run folder whose data are prepared."""
+    """The graph of the plan in a run folder, whose data must be prepared."""
     return _graph(os.fspath(folder), (Path(folder) / "run.json").stat().st_mtime_ns)
 
 
@@ -212,7 +213,7 @@ class TrainedModel:
     folder: Path  # plain Hugging Face folder
     facts: dict[str, Any]  # updates, tokens, seconds, parameters, validation loss
     checkpoints: Path | None = (
-        None  # folders of the `[checkpoints]`, plain Hugging Face folders; None: none were requested
+        None  # plain Hugging Face folders of the plan's `[checkpoints]`; None: none were requested
     )
 
 
@@ -225,7 +226,7 @@ def train_model(
     from a teacher, as distillation does, the teacher is trained first.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
-    teacher = plan.objective(objective).teacher  # is trained first, in the same folder
+    teacher = plan.objective(objective).teacher  # the teacher is trained first, in the same folder
     objectives = (teacher, objective) if teacher else (objective,)
     plan = plan.for_models(objectives=objectives, seeds=(seed,))
     run = RunFolder(out or Path("runs") / objective)
@@ -247,12 +248,12 @@ def train_model(
 
 
 def list_stages(run: RunFolder, plan: StudyPlan | None = None) -> list[dict[str, Any]]:
-    """The stages of a run's plan, each after those that it needs, as plain values.
+    """The stages of a run's plan as plain values, each after the stages that it needs.
 
-    With a `plan`, the run folder is prepared for it: keys depend on the split sentences and tokenizers. Each stage has
-    `key`, `label`, `kind`, `needs` (keys), `done` (never for the last one, which judges claims), `cost` (seconds;
-    estimated until a stage of its kind has run), `memory` (bytes at its peak, or the median of its kind; null until one
-    has run), `threads` and `gpus` (0 on a CPU; a share if stages share a GPU).
+    If a `plan` is given, the run folder is prepared for it, since keys depend on the split sentences and tokenizers.
+    Each stage has `key`, `label`, `kind`, `needs` (keys), `done` (never for the last stage, which judges claims),
+    `cost` (seconds; estimated until a stage of this kind has run), `memory` (bytes at its peak, or the median of its
+    kind; null until one has run), `threads` and `gpus` (0 on a CPU; a share if stages share a GPU).
     """
     if plan is None:
         return _listed(graph(stored_plan(run, run_code=True), run, prepared=True))
@@ -293,10 +294,10 @@ def _typical(peaks: list[int]) -> int | None:
 
 
 def run_stage(folder: Path | str, key: str) -> bool:
-    """Run one stage of a study's graph, whose needs must be done; false if it was done before.
+    """Run one stage of a study's graph, and return False if it was already done; the stages it needs must be done.
 
-    An interrupted stage continues where it saved. Its usage is recorded in the run folder as by `study`. Stages of one
-    run may run at the same time, also on several machines that share the folder.
+    An interrupted stage continues from its last saved state. What it uses is recorded in the run folder, as by `study`.
+    Stages of one run may run at the same time, even on several machines that share the folder.
     """
     run = RunFolder.existing(folder)
     stage = stage_of(os.fspath(run.path), key)
@@ -315,7 +316,7 @@ def run_stage(folder: Path | str, key: str) -> bool:
 
 @contextmanager
 def _alone(run: RunFolder, key: str) -> Iterator[None]:
-    """Hold the stage's lock; two runs of one stage at a time would overwrite each other's files."""
+    """Hold the stage's lock, since two simultaneous runs of one stage would overwrite each other's files."""
     path = run.path / "work" / "locks" / key
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The models of a study: dependencies, folders, training and loading."""
+"""The models of a study: their dependencies, folders, training and loading."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ from ._result_cache import ResultCache
 
 Own = TypeVar("Own")
 TRAINED = "trained"  # result cache stage for facts of finished training runs
-_VERSION = 1  # increase when the same plan trains or scores other models
+_VERSION = 1  # to be increased when the same plan trains other models or gives other scores
 _COPIES = 10  # passes of pairs over the training text, each with different pairs (BERT's dupe_factor)
 _NOTED = ("key", "other_domain", "probed")  # digests of the data that keys depend on
 _BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last")
@@ -37,8 +37,8 @@ _BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "
 class StudyModels:
     """The models that a plan requests, in one run folder; creating this object prepares the data.
 
-    `prepared`: another process of the same study has prepared the data, stored what keys depend on, and checked the
-    plan against the data.
+    If `prepared` is true, another process of the same study has prepared the data, stored what keys depend on, and
+    checked the plan against the data.
     """
 
     def __init__(self, plan: StudyPlan, run: RunFolder, prepared: bool = False) -> None:
@@ -58,7 +58,7 @@ class StudyModels:
         self._own = {type(one): one for prepare in provided("stages", "prepared") for one in prepare(self, prepared)}
 
     def own(self, kind: type[Own]) -> Own:
-        """What a subject prepared for these models, such as the tasks that they are tuned on."""
+        """What a subject has prepared for these models, such as the tasks on which they are fine-tuned."""
         return self._own[kind]
 
     @cached_property
@@ -67,7 +67,7 @@ class StudyModels:
             return first_then_others(lambda: prepare(self.plan, self.bench.folder))
 
     def _write_note(self) -> None:
-        """Store the keys for other processes of this study, most of which need no sentences."""
+        """Store what keys depend on for other processes of this study, most of which need no sentences."""
         if is_first():
             of = _of(self.plan)
             facts = {"of": of, "key": self.data_key, "other_domain": self.other_domain, "probed": self.probed}
@@ -97,10 +97,10 @@ class StudyModels:
         return dataclasses.replace(recipe, objective=self.plan.spec(name)) if name else None
 
     def states_key(self, subject: Subject) -> str:
-        """Key of its states on the analysed sentences, and of what is measured on them.
+        """Key of the subject's states on the analysed sentences, and of what is measured on them.
 
-        Untrained models are equal for all objectives with the same initialisation and measurement, as for most
-        encoder-decoders. The weights of a checkpoint follow from its training, its update and their rounding.
+        Objectives with the same initialisation and measurement have equal untrained models, as most encoder-decoders
+        do. The weights of a checkpoint follow from its training, its update and their rounding.
         """
         recipe, read = subject.recipe, [self.plan.analysis.sentences, *self.plan.analysis.budget]
         if subject.update is not None and subject.trained:
@@ -112,10 +112,10 @@ class StudyModels:
         return digest([_VERSION, "untrained", *self._begins(recipe), *_measured_as(self.objective(recipe)), *read])
 
     def begins_key(self, recipe: Recipe) -> str:
-        """Key of its exported model's weights before the first update.
+        """Key of the weights that the recipe's exported model has before the first update.
 
-        It depends on less than measurements do: objectives of one layout share it, whatever they mask or let the
-        decoder generate.
+        It depends on fewer things than measurements do: objectives with one layout share it, whatever they mask or let
+        the decoder generate.
         """
         objective = self.objective(recipe)
         part = [objective.name] if objective.exports_a_part else []
@@ -215,11 +215,11 @@ class StudyModels:
         return models[objective.name]
 
     def training_data(self, recipe: Recipe) -> training.TrainingData:
-        """The training part in the form that the objective reads."""
+        """The training part of the data in the form that the objective reads."""
         return self._arranged(recipe, self.data.train, _COPIES)
 
     def held_out(self, recipe: Recipe, part: Corpus) -> training.TrainingData:
-        """A held-out part in the form that the objective reads."""
+        """A held-out part of the data in the form that the objective reads."""
         return self._arranged(recipe, part)
 
     def _arranged(self, recipe: Recipe, part: Corpus, copies: int = 1) -> training.TrainingData:
@@ -227,7 +227,7 @@ class StudyModels:
         return self.data.arranged(part, self.plan.model.positions, objective, self.plan.reads(objective), copies)
 
     def first(self, recipe: Recipe) -> PreTrainedModel:
-        """The model as its training begins, initialised from its teacher if it has one."""
+        """The model at the start of its training, initialised from its teacher if it has one."""
         module: Any = self.initial(recipe)
         if (teacher := self.teacher(recipe)) is not None:
             taught = self.initial(teacher)
@@ -244,7 +244,7 @@ class StudyModels:
         snapshots: training.SnapshotPlan | None = None,
         **bookkeeping: Any,
     ) -> tuple[nn.Module, training.TrainResult]:
-        """Train the model in `folder`; its weights depend only on the plan and on hooks on `module`."""
+        """Train the model in `folder`; its weights depend only on the plan and on any hooks that change `module`."""
         module = module or self.first(recipe)
         result = training.train(
             self.objective(recipe),
@@ -259,7 +259,7 @@ class StudyModels:
         return module, result
 
     def drop_checkpoints(self, folder: Path) -> None:
-        """Drop the checkpoints of a finished `train_into`, which can continue from its final weights."""
+        """Remove the checkpoints of a finished `train_into`, whose final weights are enough to continue."""
         if is_first():
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         wait_for_all()
@@ -275,7 +275,7 @@ class StudyModels:
         return self.named(model, recipe, recipe.name)
 
     def named(self, model: Model, recipe: Recipe, name: str) -> Model:
-        """The model under a name, with the tokenizer of the recipe's output."""
+        """The model under this name, with the tokenizer of the recipe's output."""
         target = self.data.target_tokenizer if self.objective(recipe).needs_translation else None
         return dataclasses.replace(model, name=name, target_tokenizer=target)
 
@@ -299,7 +299,7 @@ class StudyModels:
 
 
 def _measured_as(objective: AbstractObjective) -> list[Any]:
-    """Properties of an objective that determine how a model is built and measured: decoder input and corruption."""
+    """Properties of an objective that determine how its models are built and measured: decoder input and corruption."""
     if objective.layout == "encoder-decoder":
         return [objective.layout, objective.needs_translation, objective.writes]
     read = objective.on_text()
@@ -307,7 +307,7 @@ def _measured_as(objective: AbstractObjective) -> list[Any]:
 
 
 def prepared_keys(plan: StudyPlan, run: RunFolder) -> dict[str, Any]:
-    """What keys depend on, as stored by a process that prepared the data of this plan; empty if none did."""
+    """What keys depend on, as stored by the process that prepared this plan's data; empty if no process did."""
     try:
         facts = read_object(_note(run))
     except (OSError, ValueError):

@@ -4,8 +4,8 @@
 checkpoints/step-00000500/     config.json, model.safetensors, tokenizers, README.md; rest.safetensors with the other
                                weights if model.safetensors holds only a part of what is trained
             .../training/      optimizer.safetensors, hooks.safetensors, state.json
-checkpoints/latest             the name of the newest one; replaced last, so it never points at half a checkpoint
-checkpoints/best.json          update and loss of the one with the lowest held-out loss
+checkpoints/latest             the name of the newest checkpoint; written last, so it never points at half a checkpoint
+checkpoints/best.json          update and loss of the checkpoint with the lowest held-out loss
 ```
 """
 
@@ -30,7 +30,7 @@ _REST = "rest.safetensors"
 
 @dataclass(kw_only=True, slots=True)
 class TrainingState:
-    """State for resuming, in addition to weights and optimiser; samplers and noise follow from `update`."""
+    """What resuming needs besides weights and optimiser; samplers and noise are determined by `update`."""
 
     update: int = 0
     source_tokens: int = 0
@@ -41,8 +41,8 @@ class TrainingState:
     window: dict[str, Any] = field(default_factory=dict)  # sums since the last line of the log
     validation: dict[str, float] = field(default_factory=dict)  # newest held-out loss of each term
     best: dict[str, Any] | None = None  # update and loss of the checkpoint with the lowest held-out loss
-    key: dict[str, Any] = field(default_factory=dict)  # settings of the run; a resumed run must have the same
-    conditions: dict[str, Any] = field(default_factory=dict)  # precision, number of processes; must also be the same
+    key: dict[str, Any] = field(default_factory=dict)  # settings of the run; a resumed run must have the same settings
+    conditions: dict[str, Any] = field(default_factory=dict)  # precision, number of processes; these stay too
 
 
 Exported = Callable[[PreTrainedModel], PreTrainedModel]
@@ -54,13 +54,13 @@ def the_whole(module: PreTrainedModel) -> PreTrainedModel:
 
 
 def save_rest(module: PreTrainedModel, part: PreTrainedModel, folder: Path) -> None:
-    """Write the weights of `module` outside the saved `part`, if any."""
+    """Write the weights of `module` that are outside the saved `part`, if there are any."""
     if part is not module:
         save_file(_contiguous(_rest(module, part)), folder / _REST)
 
 
 def _rest(module: PreTrainedModel, part: PreTrainedModel) -> dict[str, Tensor]:
-    """Weights outside `part`, each by its first name in `module`; weights shared with the part are not included."""
+    """Weights outside `part`, by their first name in `module`; weights shared with the part are not included."""
     seen = {id(tensor) for tensor in part.state_dict(keep_vars=True).values()}
     found = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
@@ -85,7 +85,7 @@ class Checkpoints:
         return next(iter(self.resumable()), None)
 
     def resumable(self) -> list[Path]:
-        """Checkpoints with a training state, newest first, without those after `latest`."""
+        """Checkpoints with a training state, newest first; checkpoints after `latest` are left out."""
         whole = [self.path(update) for update in self.updates() if (self.path(update) / "training").is_dir()]
         pointer = self.folder / "latest"
         named = (
@@ -111,7 +111,7 @@ class Checkpoints:
         tokenizers: tuple[Any, Any] = (None, None),
         card: Mapping[str, Any] | None = None,
     ) -> Path:
-        """Write a checkpoint, then point `latest` at it."""
+        """Write a checkpoint, and then point `latest` at it."""
         path = self.path(state.update)
         with atomic_folder(path) as temporary:
             part = self._exported(module)
@@ -143,7 +143,7 @@ class Checkpoints:
                 self._remove(later)
 
     def _remove(self, update: int) -> None:
-        # Renamed first: after a kill, nothing partial may look like a checkpoint.
+        # Renamed first, so that nothing partial looks like a checkpoint after a kill.
         doomed = self.folder / f".{self.path(update).name}.partial"
         self.path(update).rename(doomed)
         shutil.rmtree(doomed)

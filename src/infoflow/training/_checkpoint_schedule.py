@@ -1,4 +1,4 @@
-"""Which updates to keep, and the clock columns of rows about them."""
+"""Which updates to keep, and the columns that say how far a row's checkpoint is in training."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,7 +22,7 @@ _MOST = 10**6  # steps of one schedule
 def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
     r"""Steps of a schedule, ascending; step 0, the last warm-up update and the last update are always included.
 
-    Models change fast early and slowly later, so the default, `log:16+linear:8`, combines both grids.
+    Models change fast early on and slowly later, so the default, `log:16+linear:8`, combines both grids.
 
     | part | steps of N updates |
     |---|---|
@@ -34,7 +34,7 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
 
     Args:
         schedule: Parts, joined by `+`.
-        updates: N, of the whole training.
+        updates: N, the updates of the whole training.
         warmup: Updates of the warm-up; 0: none.
 
     >>> checkpoint_steps("log:12", 5000)
@@ -52,10 +52,11 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
 
 
 def select_steps(available: Sequence[int], k: int) -> list[int]:
-    r"""`k` of the available steps, evenly in log time, including the first and the last; step 0 is extra.
+    r"""`k` of the available steps, evenly in log time, including the first and the last; step 0 comes in addition.
 
-    After the i-th chosen step s comes the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) (the smaller one in a
-    tie), provided that it leaves enough steps for the rest. Of at most `k` steps, all are chosen; with k = 1, the last.
+    After the i-th chosen step s, the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) is chosen (the smaller one
+    in a tie), provided that it leaves enough steps for the rest. If there are at most `k` steps, all are chosen; with
+    k = 1, the last one is.
 
     >>> select_steps([500, 1000, 1500, 2000, 2500, 3000], 4)
     [500, 1000, 1500, 3000]
@@ -124,7 +125,7 @@ NOT_THE_SAME = -1
 
 CLOCKS = (
     Column("tokens", "float64", "tokens", "supervised tokens so far; NaN: unknown"),
-    Column("progress", "float64", "", "share of the training's updates: 0 to 1"),
+    Column("progress", "float64", "", "share of the training's updates so far, from 0 to 1"),
     Column("lr_share", "float64", "", "sum of the learning rates so far, as a share of the whole sum; NaN: unknown"),
     Column(
         "same_as",
@@ -133,7 +134,7 @@ CLOCKS = (
         "earlier checkpoint with exactly these weights, from which the row was copied; -1: none",
     ),
 )
-"""The columns of a checkpoint's position in its training, in addition to `update` of `KEYS`."""
+"""The columns that give a checkpoint's position in its training, in addition to `update` of `KEYS`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,27 +150,27 @@ class Clock:
 
 
 def over_training(schema: TableSchema) -> TableSchema:
-    """The schema of a model measure's table with a row for each checkpoint: renamed, keys first.
+    """The schema of a model measure's table with rows for each checkpoint, under another name and with the keys first.
 
-    Its rows have the number of updates in `update`, also for the last checkpoint.
+    Its rows have the number of updates in `update`, even at the last checkpoint.
     """
     description = f"{schema.description} At each checkpoint of the training."
     return schema.named(schema.at_checkpoints, description, (*KEYS, *CLOCKS, *schema.columns))
 
 
 def measured_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The tables of a run that have the schema of `over_training`, by the names of the measures' tables."""
+    """The tables of a run that have a schema from `over_training`, keyed by the names of the measures' own tables."""
     named = {name.removesuffix(SUFFIX): name for name in tables if name.endswith(SUFFIX) and name not in _NOT_MEASURED}
     return {name: tables[source] for name, source in named.items()}
 
 
 def of_whole_course(row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    """`KEYS` for a model's whole training, from a row of one of its checkpoints."""
+    """The values of `KEYS` for a model's whole training, from a row of one of its checkpoints."""
     return {**{column.name: row[column.name] for column in KEYS}, "update": END, "trained": True}
 
 
 def learning_rate_shares(config: TrainConfig, steps: Sequence[int]) -> list[float]:
-    r"""\(\sum_{s \le t} \eta_s / \sum_s \eta_s\) at each step t, for the learning rates η of `config`."""
+    r"""The share \(\sum_{s \le t} \eta_s / \sum_s \eta_s\) at each step t, for the learning rates η of `config`."""
     sums = [0.0, *accumulate(learning_rate(update, config) for update in range(1, config.updates + 1))]
     return [sums[step] / sums[-1] for step in steps]
 
@@ -178,7 +179,7 @@ _NATS = "nats per token"
 
 CHECKPOINTS = TableSchema(
     name="checkpoints",
-    description="The checkpoints of a training: where they come from, and what they record about themselves.",
+    description="The checkpoints of a training run: where they come from, and what is recorded about them.",
     over_training=True,
     columns=(
         Column("name", "string", "", "folder or revision of the checkpoint"),
@@ -194,11 +195,11 @@ CHECKPOINTS = TableSchema(
             "sample_loss",
             "float64",
             _NATS,
-            "loss on a few uncorrupted sentences, the same at every checkpoint; NaN: no token",
+            "loss on a few uncorrupted sentences, which are the same at every checkpoint; NaN: no token",
         ),
         Column(
             "skipped", "float64", "updates", "updates that its training had skipped so far, as recorded; NaN: unknown"
         ),
-        Column("excluded", "bool", "", "left out of the other tables, see checkpoint_checks"),
+        Column("excluded", "bool", "", "whether the checkpoint is left out of the other tables: see checkpoint_checks"),
     ),
 )

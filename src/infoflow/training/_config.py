@@ -1,4 +1,4 @@
-"""The settings of one training run, and what they determine: learning rate, AdamW, precision, matched models."""
+"""The settings of one training run, and what follows from them: learning rate, AdamW, precision, matched models."""
 
 import copy
 import math
@@ -38,8 +38,8 @@ class TrainConfig:
     max_source_tokens: Tokens | None = None  # stop at the first update that reaches this many source tokens, if earlier
     batch_tokens: BatchTokens = 2048  # padded *source* tokens of one update, over all processes
     batch_sentences: foundation.Count | None = None  # at most this many sentences in one update
-    micro_tokens: BatchTokens = 4096  # padded tokens of a forward pass, source and target together; changes memory only
-    seed: foundation.Seed = 0  # of data order, noise and dropout; the initialisation has its own
+    micro_tokens: BatchTokens = 4096  # padded tokens of a forward pass, source and target together; affects memory only
+    seed: foundation.Seed = 0  # of data order, noise and dropout; the initialisation has its own seed
 
     learning_rate: foundation.LearningRate = 1.5e-3  # peak
     warmup: WarmUp = 0.08  # updates in which the rate rises; below 1: a share of `updates`
@@ -53,11 +53,11 @@ class TrainConfig:
     betas: tuple[Beta, Beta] = (0.9, 0.98)
     epsilon: Annotated[float, foundation.Limits(above=0, at_most=1)] = 1e-6
     weight_decay: Annotated[float, foundation.Limits(at_least=0, at_most=100)] = 0.01  # decoupled
-    decay_norms: bool = True  # decay also LayerNorms and biases, as fairseq does; BERT does not
+    decay_norms: bool = True  # also decay LayerNorms and biases, as fairseq does but BERT does not
     clip: foundation.Weight = 1.0  # largest global gradient norm; 0 disables clipping
     label_smoothing: foundation.Share = 0.0  # in training only
 
-    precision: Precision = "auto"  # auto: bf16 where it was measured to help, see `resolve_precision`
+    precision: Precision = "auto"  # auto: bf16 where measurements show that it helps, see `resolve_precision`
     device: foundation.Device = "auto"  # "cpu", "cuda", "mps" or "auto"
 
     log_every: foundation.Count = 10  # updates per line of log.jsonl
@@ -94,7 +94,7 @@ def learning_rate(update: int, config: TrainConfig) -> float:
     | `inverse_sqrt` | p n / w | p sqrt(w / n) (without warm-up, p / sqrt(n)) |
     | `constant`     | p n / w | p                                            |
 
-    The first update uses p / w, not 0. With `count_from="fairseq"` the counter is one behind from the second update on,
+    The first update uses p / w, not 0. With `count_from="fairseq"`, the counter lags by one from the second update on,
     so the rate p / w is used twice and the end value is never reached.
     """
     assert update >= 1
@@ -114,7 +114,7 @@ def learning_rate(update: int, config: TrainConfig) -> float:
 
 
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW with decoupled decay, on every parameter or on matrices only (`decay_norms`).
+    """AdamW with decoupled decay of all parameters, or of matrices only (`decay_norms`).
 
     A parameter with its own rate (see `rate_scale`) is not decayed, unless it sets `decays_too`.
     """
@@ -139,15 +139,15 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def rate_scale(parameter: nn.Parameter) -> float:
-    """Learning-rate multiplier of a parameter (`parameter.rate_scale`), default 1.
+    """Learning-rate multiplier of a parameter (`parameter.rate_scale`); 1 by default.
 
-    Gates learn faster than weights, and lower layers slower than upper ones.
+    It lets gates learn faster than weights, and lower layers slower than upper ones.
     """
     return float(getattr(parameter, "rate_scale", 1.0))
 
 
 def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's tensors as `parameter:field`."""
+    """The optimiser's tensors, under names of the form `parameter:field`."""
     return {
         f"{name}:{field}": value
         for name, parameter in module.named_parameters()
@@ -160,7 +160,7 @@ def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, state
     for key, value in state.items():
         name, field = key.rsplit(":", 1)
         parameter = parameters[name]
-        # Fused AdamW counts steps in a tensor beside the parameter.
+        # Fused AdamW counts steps in a tensor on the parameter's device.
         optimizer.state[parameter][field] = value.to(parameter.device)
 
 
@@ -171,12 +171,12 @@ _NAME = "infoflow_sdpa_float32"
 def float32_attention(module: PreTrainedModel) -> Iterator[None]:
     """Run the attention of a Hugging Face model in float32 inside the block.
 
-    PyTorch's CPU kernel for the backward pass in bfloat16 is slow on short sentences: measured on 100 sentences of 20
-    tokens, 8 heads 16 wide, 36 ms for forward and backward against 3 ms this way (torch 2.13, avx512_bf16). With that
-    kernel, attention took half of a bfloat16 update at width 128.
+    PyTorch's CPU kernel for the backward pass in bfloat16 is slow on short sentences. On 100 sentences of 20 tokens,
+    with 8 heads of width 16, forward and backward took 36 ms with that kernel and 3 ms in float32 (torch 2.13,
+    avx512_bf16). With the kernel, attention took half of a bfloat16 update at width 128.
     """
     before = module.config._attn_implementation
-    if before != "sdpa":  # the user chose another implementation: keep it
+    if before != "sdpa":  # the user chose another implementation, so keep it
         yield
         return
     _register()
@@ -192,7 +192,7 @@ def _attention(
 ) -> tuple[Tensor, None]:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # slow import
 
-    options = {name: _float32(value) for name, value in options.items()}  # T5 hands on what it adds to the scores
+    options = {name: _float32(value) for name, value in options.items()}  # T5 passes on what it adds to the scores
     with torch.autocast(query.device.type, enabled=False):
         output, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](
             module, query.float(), key.float(), value.float(), _float32(attention_mask), **options
@@ -215,13 +215,13 @@ def _register() -> None:
 # Speed relative to float32 for causal LM, masked LM and translation, measured with avx512_bf16, attention in float32,
 # one thread: 1.7, 1.3 and 1.1 at width 64; 2.1, 1.9 and 1.5 at 128; 2.4, 2.6 and 1.9 at 256.
 _SMALLEST_CPU_WIDTH = 64
-# Without cuDNN's attention, which recent GPUs prefer in half precision, but which is planned anew for each batch shape:
-# on an H100 an update of 4,096 tokens at width 512 took 500 ms with it.
+# Leaves out cuDNN's attention, which recent GPUs prefer in half precision, because it is planned anew for each batch
+# shape: with it, an update of 4,096 tokens at width 512 took 500 ms on an H100.
 _GPU_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def resolve_precision(precision: Precision, device: torch.device, width: int) -> Precision:
-    """`fp32` or `bf16`, where `auto` is decided by device and width."""
+    """`fp32` or `bf16`; for `auto`, the device and the width decide."""
     if precision != "auto":
         return precision
     if device.type == "cuda":
@@ -233,14 +233,14 @@ def resolve_precision(precision: Precision, device: torch.device, width: int) ->
 
 @contextmanager
 def mixed_precision(module: PreTrainedModel, precision: Precision, device: torch.device) -> Iterator[None]:
-    """Under `bf16`, runs matrix products in bfloat16.
+    """Run matrix products in bfloat16 inside the block if `precision` is `bf16`.
 
-    Weights, optimiser state and cross-entropy stay in float32, and on a CPU attention too.
+    Weights, optimiser state and cross-entropy stay in float32, and so does attention on a CPU.
     """
     if precision != "bf16":
         yield
         return
-    # Weights are cast for every matrix product, since a cache would keep weights from before the update.
+    # Weights are cast anew for every matrix product, since a cache would keep the weights from before an update.
     with torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False):
         if device.type != "cpu":
             with sdpa_kernel(_GPU_ATTENTION):
@@ -264,9 +264,9 @@ def build_models(
     match: Match = "encoder",
     family: str = "bert",
 ) -> dict[str, PreTrainedModel]:
-    """One model per objective, with the same embeddings and blocks on the source side, bit for bit.
+    """One model per objective, with embeddings and blocks on the source side that are equal bit for bit.
 
-    Each has its objective's layout; see `infoflow.architectures.build`.
+    Each model has its objective's layout; see `infoflow.architectures.build`.
     """
     names = [objective.name for objective in objectives]
     if len(set(names)) < len(names):
@@ -286,10 +286,10 @@ _UPDATES = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingFlops:
-    """Floating-point operations of a training; a multiplication and an addition count as two."""
+    """Floating-point operations of a training run; a multiplication and an addition count as two."""
 
-    total: float  # forward, and backward where there are gradients; includes padding, which is computed
-    standard_error: float  # of `total`, from the counted updates; 0 if all updates were counted, NaN if only one
+    total: float  # forward, and backward where there are gradients; includes padding, since it is computed too
+    standard_error: float  # of `total`, from the counted updates; 0 if all updates were counted, NaN if only one was
     updates: int  # number of counted updates
 
 
@@ -300,16 +300,16 @@ def count_training_flops(
     model: PreTrainedModel,
     updates: int = _UPDATES,
 ) -> TrainingFlops:
-    r"""Estimate the operations of the matrix products and attention of a training from `updates` of its updates.
+    r"""Estimate the operations of matrix products and attention in a training run from `updates` of its updates.
 
     $$ F = T \sum_u F_u / \sum_u T_u $$
 
-    $F_u$ are the operations of update $u$ and $T_u$ the tokens of its text, $T$ those of all updates; the updates are
-    spread evenly over the training, and the standard error is that of a ratio of sums. For a stack without a head it is
-    close to $6N$ per token for $N$ parameters of matrices, plus $12 L T d$ for attention over $T$ tokens in $L$ layers
-    of width $d$ ([@kaplan2020]). Heads count only at supervised positions, and frozen parameters have no backward pass.
-    Norms, activations, look-ups and the optimiser are left out; at widths of several dozen or more they are a few per
-    cent. The model is not changed; its copy runs on the training's device.
+    $F_u$ are the operations of update $u$, $T_u$ the tokens of its text and $T$ the tokens of all updates. The updates
+    are spread evenly over the training, and the standard error is that of a ratio of sums. For a stack without a head,
+    the estimate is close to $6N$ per token for $N$ parameters of matrices, plus $12 L S d$ for attention over $S$
+    tokens in $L$ layers of width $d$ ([@kaplan2020]). Heads count only at supervised positions, and frozen parameters
+    have no backward pass. Norms, activations, look-ups and the optimiser are left out; at widths of several dozen or
+    more, they are a few per cent. The model is not changed; a copy of it runs on the training's device.
     """
     lengths = np.asarray(data.source.lengths)
     sampler = LengthBucketSampler(lengths, config.seed, config.batch_tokens, config.batch_sentences)
@@ -345,14 +345,14 @@ def _of_update(
     sampler: LengthBucketSampler,
     update: int,
 ) -> int:
-    """Operations of one update, split into the micro-batches of training."""
+    """Operations of one update, which is split into the same micro-batches as in training."""
     rows, epoch = sampler.rows(update), sampler.epoch(update)
     target = data.target if objective.needs_translation else None
     target_lengths = None if target is None else np.asarray(target.lengths)
     operations = 0
     for piece in micro_batches(rows, np.asarray(data.source.lengths), target_lengths, config.micro_tokens):
         batch = data.batch(objective, piece, ("training-noise", config.seed), epoch).to(module.device)
-        # The counter does not know the fused attention of CPUs; the plain one has the same products.
+        # The counter does not know the fused attention of CPUs; plain attention has the same products.
         with torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             torch.manual_seed(foundation.hash64("flops", update))
             terms = objective.loss(module, batch, batch.noise)

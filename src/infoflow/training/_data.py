@@ -1,4 +1,4 @@
-"""Training data: token ids of sentences and of running text, and the sentences of each update."""
+"""Training data: the token ids of sentences and of running text, and the choice of sentences for each update."""
 
 import hashlib
 from bisect import bisect
@@ -15,7 +15,7 @@ from infoflow.objectives import AbstractObjective, Batch, Example, Noise, Vocabu
 
 @runtime_checkable
 class TokenRows(Protocol):
-    """Encoded sentences (`infoflow.corpus.Encoded` is one)."""
+    """Encoded sentences, such as `infoflow.corpus.Encoded`."""
 
     @property
     def sentence_ids(self) -> np.ndarray:
@@ -24,17 +24,17 @@ class TokenRows(Protocol):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each sentence, specials included."""
+        """Number of tokens of each sentence, special tokens included."""
         ...
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of one sentence, specials included."""
+        """Token ids of one sentence, special tokens included."""
         ...
 
 
 @runtime_checkable
 class ExampleRows(TokenRows, Protocol):
-    """Rows other than a sentence with its translation: windows of a document, pairs, labelled text."""
+    """Rows that are not a sentence with its translation, such as windows of a document, pairs or labelled text."""
 
     def example(self, index: int) -> Example:
         """The row as an input of an objective; `lengths` and `row` cover all its tokens."""
@@ -51,7 +51,7 @@ class TrainingData:
     target_vocabulary: Vocabulary | None = None
     tokenizer: Any = None  # saved with the model if given
     target_tokenizer: Any = None
-    card: Mapping[str, Any] = field(default_factory=dict)  # what is known about the text, see `corpus.card_facts`
+    card: Mapping[str, Any] = field(default_factory=dict)  # what is known about the text: see `corpus.card_facts`
 
     def __post_init__(self) -> None:
         if len(self.source.lengths) == 0:
@@ -70,8 +70,8 @@ class TrainingData:
     def batch(self, objective: AbstractObjective, rows: np.ndarray, noise: tuple[int | str, ...], epoch: int) -> Batch:
         """The corrupted batch of `rows`.
 
-        Each example's noise, for its corruption and for a stochastic loss (`Batch.noise`), is keyed only by (`noise`,
-        epoch, sentence id).
+        The noise of each example, both for its corruption and for a stochastic loss (`Batch.noise`), is keyed only by
+        (`noise`, epoch, sentence id).
         """
         ids = [int(self.source.sentence_ids[row]) for row in rows.tolist()]
         high = objective.noise_epoch(epoch) << 32
@@ -79,7 +79,7 @@ class TrainingData:
             objective.corrupt(example, stream(*noise, high | id), self.vocabulary)
             for id, example in zip(ids, self._examples(objective, rows), strict=True)
         ]
-        # An objective may fix the corruption of a text over epochs, but the loss draws anew in every epoch.
+        # An objective may repeat the corruption of a text in several epochs, but the loss draws anew in every epoch.
         drawn = Noise(tuple((*noise, epoch << 32 | id) for id in ids))
         target = self.target_vocabulary if objective.needs_translation else None  # else both sides come from one text
         return objective.collate(corrupted, self.vocabulary, target, drawn)
@@ -101,7 +101,7 @@ class LengthBucketSampler:
 
     An epoch shuffles the sentences, sorts them stably by length (so ties stay shuffled), cuts the sorted list by the
     budget, and visits the pieces in random order. The cuts depend only on lengths, so every epoch has the same number
-    of batches, and update n is batch n mod `num_batches` of epoch n div `num_batches`. Only *source* lengths matter:
+    of batches, and update n is batch n mod `num_batches` of epoch n div `num_batches`. Only *source* lengths matter, so
     all objectives of a study see the same batches in the same order.
     """
 
@@ -126,7 +126,7 @@ class LengthBucketSampler:
         return self._order[self._cuts[batch] : self._cuts[batch + 1]]
 
     def updates_within(self, source_tokens: int | None, updates: int) -> int:
-        """`updates`, or fewer if `source_tokens` have been read before: up to the update that reaches them."""
+        """`updates`, or the number of the update that reaches `source_tokens` if that comes earlier."""
         if source_tokens is None:
             return updates
         read = 0
@@ -148,7 +148,7 @@ class LengthBucketSampler:
 def micro_batches(rows: np.ndarray, source: np.ndarray, target: np.ndarray | None, tokens: int) -> list[np.ndarray]:
     """Split an update's rows into forward passes of at most `tokens` padded tokens (source plus target).
 
-    Rows of similar target length go together, which saves padding; the split does not affect the update.
+    Rows of similar target length are put together to save padding; the split does not affect the update.
     """
     keys = source[rows] if target is None else target[rows]
     ordered = rows[np.argsort(keys, kind="stable")]
@@ -167,14 +167,14 @@ def micro_batches(rows: np.ndarray, source: np.ndarray, target: np.ndarray | Non
 def _cuts(ascending: np.ndarray, tokens: int, sentences: int | None) -> np.ndarray:
     cuts = [0]
     while (start := cuts[-1]) < len(ascending):
-        # In ascending order the last sentence is the longest, so the padded size grows with every sentence taken.
+        # In ascending order, the last sentence is the longest, so the padded size grows with every further sentence.
         limit = min(len(ascending), start + (sentences or len(ascending)))
         more = range(start + 2, limit + 1)  # a batch has at least one sentence
         cuts.append(start + 1 + bisect(more, tokens, key=lambda stop: (stop - start) * ascending[stop - 1]))
     return np.array(cuts)
 
 
-_SENTENCES = 1 << 16  # at a time, so that a memory-mapped corpus stays on disk
+_SENTENCES = 1 << 16  # rows at a time, so that a memory-mapped corpus stays on disk
 
 
 class RunningText:
@@ -183,9 +183,9 @@ class RunningText:
     def __init__(self, encoded: Encoded) -> None:
         self._encoded = encoded
         self.lengths = _ordinary_tokens(encoded)
-        """Tokens of each sentence, special ones not counted: int64 (sentence,)."""
+        """Number of tokens of each sentence, without special tokens: int64 (sentence,)."""
         self.ends = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
-        """Tokens before each sentence, and the total: int64 (sentence + 1,)."""
+        """Number of tokens before each sentence, and the total: int64 (sentence + 1,)."""
 
     def tokens(self, begin: int, end: int) -> np.ndarray:
         """Token ids from position `begin` to before `end`: int64 (token,)."""
@@ -201,9 +201,9 @@ class RunningText:
 class WindowRows:
     """Windows of consecutive sentences of a document, each as one text: `ExampleRows` of `[CLS] s1 s2 … [SEP]`.
 
-    Its label `sentence_starts` (bool, one for each token) marks the starts of sentences. The id of a window is that of
-    its first sentence. Gaps in a document end a window. It has at most `budget` tokens, [CLS] and [SEP] included;
-    longer sentences are truncated.
+    The label `sentence_starts` (bool, one for each token) marks the starts of sentences. A window has the id of its
+    first sentence and at most `budget` tokens, [CLS] and [SEP] included; longer sentences are truncated. A gap in a
+    document ends a window.
     """
 
     def __init__(self, encoded: Encoded, documents: np.ndarray | None, budget: int, vocabulary: Vocabulary) -> None:
@@ -218,7 +218,7 @@ class WindowRows:
         bounds, begins, ends = (each[ends > begins] for each in (bounds, begins, ends))
         self._begins, self._ends = begins, np.minimum(ends, begins + budget - 2)
         self.sentences = bounds
-        """Rows of the sentences of each window, the first and the one after the last: int64 (window, 2)."""
+        """The row of each window's first sentence, and the row after its last: int64 (window, 2)."""
         self.sentence_ids: np.ndarray = encoded.sentence_ids[bounds[:, 0]]
         self.lengths: np.ndarray = self._ends - self._begins + 2
         self.digest = _digest("windows", budget, begins, ends)
@@ -239,8 +239,9 @@ class WindowRows:
 class PairRows:
     """Pairs of segments as BERT and ALBERT read them (see `segment_pairs`): `ExampleRows` of two texts.
 
-    The texts are bare, A then B; an objective assembles `[CLS] A [SEP] B [SEP]`, and `lengths` and `row` include these
-    three special tokens. The label is `is_random` (`kind="next"`) or `is_swapped` (`"order"`), 0 or 1.
+    The texts are A and then B, without special tokens. An objective assembles `[CLS] A [SEP] B [SEP]`, and `lengths`
+    and `row` include these three special tokens. The label is `is_random` (`kind="next"`) or `is_swapped` (`"order"`),
+    0 or 1.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class PairRows:
         copies: int = 10,
         short_share: float = 0.1,
         lone: Lone = "skip",
-        key: str | None = None,  # identifies the sentences; the pairs of a large corpus are then cached
+        key: str | None = None,  # identifies the sentences, so that the pairs of a large corpus can be cached
     ) -> None:
         documents = _known(documents, "A pair of segments")
         self._text, self._vocabulary = RunningText(encoded), vocabulary
@@ -263,7 +264,7 @@ class PairRows:
         settings = {"kind": kind, "seed": seed, "copies": copies, "short_share": short_share, "lone": lone}
         self.pairs = segment_pairs(self._text.lengths, documents, encoded.sentence_ids, max_tokens, **settings, key=key)
         pairs = self.pairs
-        # An id keys the noise of an epoch, and has 32 bits.
+        # An id is part of the key of an epoch's noise, and has 32 bits.
         self.sentence_ids: np.ndarray = (pairs.sentence_ids * copies + pairs.copies) % (1 << 32)
         self.lengths: np.ndarray = (np.diff(pairs.first) + np.diff(pairs.second))[:, 0] + 3
         self.digest = _digest("pairs", max_tokens, pairs.first, pairs.second, pairs.negative)

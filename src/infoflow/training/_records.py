@@ -1,4 +1,4 @@
-"""Records in a training's folder: the key of everything that determines its weights, and log.jsonl."""
+"""Records in the folder of a training run: the key of everything that determines its weights, and log.jsonl."""
 
 import dataclasses
 import hashlib
@@ -19,8 +19,8 @@ from ._config import TrainConfig
 from ._data import TrainingData
 from ._update import UpdateResult
 
-# The key of a run: everything that determines its weights; only the same run continues a folder.
-# Settings that affect recording, not learning.
+# The key of a run is everything that determines its weights; a folder is continued only by a run with the same key.
+# Settings that affect only what is recorded, not what is learned.
 _FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "device"}
 
 FACTS = "training.json"
@@ -34,10 +34,10 @@ PARENT = "parent"
 def run_key(
     objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: PreTrainedModel, parent: str = ""
 ) -> dict[str, Any]:
-    """Everything that determines the final weights, as flat JSON, including a parent model."""
+    """Everything that determines the final weights, including a parent model, as flat JSON."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
     settings["betas"] = list(config.betas)
-    # In the form in which JSON returns them.
+    # In the form that reading JSON returns.
     options = {name: list(v) if isinstance(v, tuple) else v for name, v in named_fields(objective).items()}
     shape = {name: _nameless(value) for name, value in model.config.to_dict().items() if not name.startswith("_")}
     return {
@@ -53,14 +53,14 @@ def run_key(
 
 
 def _nameless(value: Any) -> Any:
-    """A part of a configuration without the folder that it was read from, which may have moved."""
+    """A part of a configuration without the folder from which it was read, since the folder may have moved."""
     if not isinstance(value, dict):
         return value
     return {name: "" if name == "_name_or_path" else _nameless(part) for name, part in value.items()}
 
 
 def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
-    """Raise a UserError that lists the settings in which two runs differ."""
+    """Raise a UserError that lists the settings in which two runs differ, if there are any."""
     differing = [name for name in wanted if saved.get(name) != wanted[name]]
     if differing:
         changes = "; ".join(f"{name} was {saved.get(name)}, is {wanted[name]}" for name in differing[:4])
@@ -73,8 +73,8 @@ def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> No
 def check_conditions(saved: dict[str, Any], present: dict[str, Any], folder: Path) -> None:
     """Raise a UserError unless a run continues under its original conditions.
 
-    These conditions depend on the machine and the launch, not on the settings. Runs of earlier versions recorded none,
-    and always pass.
+    The conditions depend on the machine and the launch, not on the settings. Runs of earlier versions recorded no
+    conditions and always pass.
     """
     for name, value in saved.items():
         if present[name] != value:
@@ -104,7 +104,7 @@ def _rows_digest(rows: Any) -> str | None:
         int((ids * (lengths + 7)).sum()),
         [rows.row(int(i)).tolist() for i in sample],
     ]
-    # The digest of rows that are cut from a corpus covers their cuts and labels.
+    # If rows are cut from a corpus, their digest covers the cuts and labels too.
     return digest([*facts, rows.digest] if hasattr(rows, "digest") else facts)
 
 
@@ -145,7 +145,7 @@ class MetricsLog:
 class LogWindow:
     """Sums over the updates since the last line of the log.
 
-    Tensors are read only when the line closes, so that an accelerator never waits for the log.
+    Tensors are read only when a line is complete, so that an accelerator never waits for the log.
     """
 
     losses: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -184,7 +184,7 @@ class LogWindow:
         return line
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint, so that the current line is the same after a resume (except for rates)."""
+        """State for a checkpoint, so that a resumed run writes the same line (except for speeds)."""
         losses = {name: float(loss) for name, loss in self.losses.items()}
         return {"losses": losses, "counts": self.counts, "updates": self.updates, "norms": float(self.norms)}
 

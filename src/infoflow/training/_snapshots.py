@@ -1,4 +1,4 @@
-"""Snapshots: weights of chosen updates, kept for measuring, written without an effect on the training."""
+"""Snapshots: weights of chosen updates, which are kept for measuring and do not affect the training."""
 
 import json
 import os
@@ -20,15 +20,15 @@ from infoflow.models import save_model, save_weights
 from ._checkpoint import Exported, save_rest
 from ._config import TrainConfig
 
-# Snapshots: weights and configuration of chosen updates, kept for measuring. Nothing continues from them.
+# Snapshots: weights and configuration of chosen updates, kept for measuring. Training never continues from them.
 #
 # ```
 # snapshots/step-00000500/   config.json, model.safetensors, tokenizers, README.md, rest.safetensors: as in checkpoints,
 #                            without a training state
-# snapshots/manifest.json    the scheduled updates and the existing snapshots; a folder without an entry is none
+# snapshots/manifest.json    the scheduled updates and the snapshots; a folder without an entry is not a snapshot
 # ```
 #
-# Files that are equal in several snapshots are one file with several names where the file system has hard links.
+# Where the file system has hard links, files that are equal in several snapshots are one file with several names.
 
 SNAPSHOTS = "snapshots"
 """Folder of a training's snapshots."""
@@ -40,7 +40,7 @@ _WEIGHTS = ".safetensors"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
     update: int
-    tokens: int  # used in the loss so far
+    tokens: int  # tokens used in the loss so far
     source_tokens: int
     learning_rate: float  # of this update; 0 before the first
     loss: float | None  # of this update's batch, with the weights before it, in nats per item; None before the first
@@ -55,24 +55,24 @@ class Snapshot:
 class Snapshots:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._digests: dict[tuple[str, int, int, int], str] = {}  # by the status of a file when it was read
+        self._digests: dict[tuple[str, int, int, int], str] = {}  # by name and status of a file
 
     def path(self, update: int) -> Path:
         return self.folder / f"step-{update:08}"
 
     def entries(self) -> dict[int, Snapshot]:
-        """The manifest's entries by update; empty if it is unreadable."""
+        """The manifest's entries by update; empty if the manifest is unreadable."""
         return self._read()[1]
 
     def kept(self) -> list[int]:
-        """Updates whose snapshot exists, byte for byte as written."""
+        """Updates whose snapshot still exists byte for byte as it was written."""
         return [update for update, entry in self.entries().items() if self.is_intact(entry)]
 
     def is_intact(self, entry: Snapshot) -> bool:
         return all(self._digest(self.path(entry.update) / name) == value for name, value in entry.files.items())
 
     def add(self, entry: Snapshot) -> None:
-        """Add an entry to the manifest, replacing an earlier one of that update."""
+        """Add an entry to the manifest, replacing any earlier entry of the same update."""
         schedule, entries = self._read()
         self._write(schedule, {**entries, entry.update: entry})
 
@@ -82,7 +82,7 @@ class Snapshots:
             self._write(sorted(schedule), entries)
 
     def adopt(self, other: "Snapshots") -> None:
-        """Replace the snapshots here by those of `other`, a training with the same weights."""
+        """Replace these snapshots with those of `other`, from a training run with the same weights."""
         for update in other.kept():
             entry = other.entries()[update]
             with foundation.atomic_folder(self.path(update)) as folder:
@@ -91,9 +91,9 @@ class Snapshots:
             self.add(entry)
 
     def mend(self, update: int, model: Path) -> bool:
-        """Restore a damaged snapshot from the training's final `model` and the other snapshots.
+        """Restore a damaged snapshot from the final `model` and the other snapshots, and return whether that worked.
 
-        Returns whether that was possible. The weights of the last update equal those of the model.
+        The final model has the weights of the last update.
         """
         entry = self.entries().get(update)
         if entry is None:
@@ -112,7 +112,7 @@ class Snapshots:
         return True
 
     def share_with(self, model: Path, update: int) -> None:
-        """If the weights of `update` equal those of the final `model`, make them one file with two names."""
+        """If the weights of `update` equal those of the final `model`, store them as one file with two names."""
         entry = self.entries().get(update)
         for name, value in (entry.weights if entry else {}).items():
             source, target = model / name, self.path(update) / name
@@ -167,21 +167,21 @@ def link(source: Path, target: Path) -> None:
 class SnapshotPlan:
     """Which updates of a training are kept, and in which precision.
 
-    `proofs` are SHA-256 of weights, by update and file name. This training must reproduce them, even for updates that
-    it does not keep.
+    `proofs` are the SHA-256 of weights, by update and file name. The training must reproduce these weights, even for
+    updates that it does not keep.
     """
 
     steps: Callable[[TrainConfig], Sequence[int]]  # the updates to keep, for the training with its actual length
-    dtype: Dtype = "float32"  # of the kept weights; the first and the last stay float32
+    dtype: Dtype = "float32"  # of the kept weights, except that the first and the last stay float32
     proofs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def dtype_at(self, update: int, updates: int) -> Dtype:
-        """Precision of an update's stored weights: float32 for the first and last, where rounding would matter most."""
+        """Precision of an update's stored weights; float32 for the first and last, where rounding matters most."""
         return "float32" if update in (0, updates) else self.dtype
 
 
 class SnapshotWriter:
-    """Writes the snapshots of one training. It uses no randomness, and does not change module or gradients."""
+    """Writes the snapshots of one training run, without using random numbers or changing module or gradients."""
 
     def __init__(
         self,
@@ -206,10 +206,10 @@ class SnapshotWriter:
         return update in self._steps or update in self._plan.proofs
 
     def write(self, module: PreTrainedModel, update: int, **facts: Any) -> None:
-        """Keep the weights after `update`; `facts` are the other fields of `Snapshot`."""
+        """Store the weights after `update`; `facts` are the other fields of `Snapshot`."""
         dtype = self._plan.dtype_at(update, self._updates)
         if update not in self._steps:
-            name = {"prefix": f".compared.{os.getpid()}-", "suffix": ".partial"}  # removed later after a kill
+            name = {"prefix": f".compared.{os.getpid()}-", "suffix": ".partial"}  # after a kill, it is removed later
             with TemporaryDirectory(dir=self._kept.folder, **name) as folder:
                 self._compare(update, dtype, self._weights(module, Path(folder), dtype))
             return
@@ -227,7 +227,7 @@ class SnapshotWriter:
         self._kept.share_with(model, self._updates)
 
     def _weights(self, module: PreTrainedModel, folder: Path, dtype: Dtype) -> dict[str, str]:
-        """Write the weights and the configuration; returns the SHA-256 of the weights."""
+        """Write the weights and the configuration, and return the SHA-256 of the weights."""
         part = self._exported(module)
         save_weights(part, folder)
         save_rest(module, part, folder)

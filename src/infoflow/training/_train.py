@@ -1,4 +1,4 @@
-"""The training loop. `train` may be killed at any moment: the same call again ends with the same weights."""
+"""The training loop. `train` may be killed at any moment; the same call then ends with exactly the same weights."""
 
 import dataclasses
 import json
@@ -31,9 +31,9 @@ class TrainResult:
     source_tokens: int
     target_tokens: int
     supervised_tokens: int
-    seconds: float  # of training, evaluating and saving, without interruptions
+    seconds: float  # duration of training, evaluating and saving, without interruptions
     validation_losses: dict[str, float]  # of the final weights, nats per item; empty without validation data
-    cpu_seconds: float = math.nan  # CPU time of the same in this process; NaN: not recorded
+    cpu_seconds: float = math.nan  # CPU time of the same work in this process; NaN: not recorded
 
 
 def train(
@@ -65,7 +65,7 @@ def train(
         TrainingInterrupted: SIGTERM or Ctrl-C came; the state is saved.
     """
     run = _Run(objective, config, data, model, Path(out), validation, hooks, snapshots, parent)
-    # Dropout is seeded before every forward pass; the caller's random state is restored afterwards.
+    # Dropout is seeded before every forward pass, and the caller's random state is restored afterwards.
     with torch.random.fork_rng():
         return run.result() or run.train()
 
@@ -101,7 +101,7 @@ class _Run:
 
     @property
     def _tokenizers(self) -> tuple[Any, Any]:
-        """The tokenizers of the input, and of the output if that is another language."""
+        """The tokenizer of the input, and that of the output if it is in another language."""
         return self.data.tokenizer, self.data.target_tokenizer if self.objective.needs_translation else None
 
     def _card(self, text: str, scores: Sequence[str] = ()) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class _Run:
         self.optimizer = _config.make_optimizer(self.model, self.config)
         self.updater = _update.Updater(self.objective, self.model, self.data, self.config, self.accelerator)
         self._resume()
-        # As if there had been no interruption:
+        # Continue the clocks as if there had been no interruption.
         self._started = time.monotonic() - self.state.seconds
         self._cpu_started = time.process_time() - self.state.cpu_seconds
         if self.accelerator.is_main_process:
@@ -182,7 +182,7 @@ class _Run:
         )
         for hook in self.hooks:
             hook.on_step_begin(step)
-        self.optimizer.zero_grad(set_to_none=True)  # a hook may have left gradients
+        self.optimizer.zero_grad(set_to_none=True)  # a hook may have left gradients behind
         result = self.updater.accumulate(batches, rows, update, stop)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate_scale", 1.0)
@@ -248,7 +248,7 @@ class _Run:
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
         regular = config.save_every > 0 and update % config.save_every == 0
         if evaluated or regular or stop:
-            self._require_finite()  # even between two log lines, since training continues from a checkpoint
+            self._require_finite()  # also between two log lines, since training continues from a checkpoint
             if evaluated and self.accelerator.is_main_process and self.validation is not None:
                 self._evaluate(self.validation)
             self._save()
@@ -256,7 +256,7 @@ class _Run:
             raise _update.TrainingInterrupted(update, self.out)
 
     def _evaluate(self, validation: TrainingData) -> None:
-        # The same noise for every training seed: differences between seeds are differences between models.
+        # The noise is the same for every training seed, so that differences between seeds are differences of models.
         evaluation = _update.evaluate(
             self.objective, self.model, validation, micro_tokens=self.config.micro_tokens, precision=self.precision
         )
@@ -307,7 +307,7 @@ class _Run:
         return None
 
     def _check_key(self, saved: dict[str, Any]) -> None:
-        """Refuse a run that began with another model, unless this model already has the trained weights of that run."""
+        """Refuse to continue a run that began with another model, unless this model already has that run's weights."""
         wanted = self.state.key
         folders = [self.out / "model", *self.checkpoints.resumable()[:1]]
         if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and any(

@@ -23,7 +23,7 @@ from ._data import TrainingData, micro_batches
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Step:
-    """One update as input of a hook."""
+    """One update, as hooks receive it."""
 
     update: int  # from 1
     total: int  # updates of the whole run
@@ -34,13 +34,13 @@ class Step:
 
 
 class TrainingHook:
-    """A hook that does nothing, for subclasses. Hooks may draw random numbers, since training has its own seeds."""
+    """A base class for hooks that does nothing. Hooks may draw random numbers, since training has its own seeds."""
 
     name = "hook"
 
     @property
     def ended(self) -> bool:
-        """Whether training should end here, before its last update."""
+        """Whether training should end now, before its last update."""
         return False
 
     def on_step_begin(self, step: Step) -> None:
@@ -53,7 +53,7 @@ class TrainingHook:
         """Called after the last update of the run (not after an interruption)."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """State for a checkpoint, so that a resumed run records the same."""
+        """State for a checkpoint, so that a resumed run records the same numbers."""
         return {}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -63,8 +63,8 @@ class TrainingHook:
 class FrozenSlices(TrainingHook):
     """Keeps slices of a module's parameters exactly at their initial values; see `frozen_slices`.
 
-    Their gradient is set to 0 before clipping, so it affects neither the norm of the gradient nor the optimiser's
-    moments. Changes by weight decay are reverted after every update.
+    Their gradient is set to 0 before clipping, so that it affects neither the gradient's norm nor the optimiser's
+    moments. Changes by weight decay are undone after every update.
     """
 
     name = "frozen-slices"
@@ -80,7 +80,7 @@ class FrozenSlices(TrainingHook):
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
 
     def on_step_begin(self, step: Step) -> None:
-        if not self._handles:  # not earlier: training first moves the module to its device
+        if not self._handles:  # not earlier, since training first moves the module to its device
             for name, mask in self._masks.items():
                 hook = partial(lambda mask, gradient: gradient.masked_fill(mask.to(gradient.device), 0.0), mask)
                 self._handles.append(self._parameters[name].register_hook(hook))
@@ -113,7 +113,7 @@ class FrozenSlices(TrainingHook):
 
 @contextmanager
 def frozen_slices(module: nn.Module, slices: Iterable[ParameterSlice]) -> Iterator[FrozenSlices]:
-    """The hook for `train` that freezes slices of the module's parameters; afterwards gradients pass again.
+    """Yield a hook for `train` that freezes slices of the module's parameters until the end of the block.
 
     ```python
     with frozen_slices(model.module, head_slices(model, heads)) as hook:
@@ -141,13 +141,13 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 def make_accelerator(device: str = "auto") -> Accelerator:
-    """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is handled by our autocast.
+    """An accelerator for `device` ("auto", "cpu", "cuda" or "mps"); our own autocast handles the precision.
 
-    Several processes are joined here, and watch each other from now on (`infoflow.flow.processes`).
+    This call joins several processes, which watch each other from then on (`infoflow.flow.processes`).
     """
     on_cpu = usable_device(device) == "cpu"
     if on_cpu:
-        processes()  # a group with our patience; that of CUDA devices is formed by accelerate
+        processes()  # a group with our timeout; for CUDA devices, accelerate forms the group
     accelerator = Accelerator(cpu=on_cpu)
     processes()
     return accelerator
@@ -189,7 +189,7 @@ class LossModule(nn.Module):
 
 
 class Updater:
-    """Computes gradients and takes steps; holds everything constant across updates."""
+    """Computes gradients and takes steps; holds everything that stays the same across updates."""
 
     def __init__(
         self,
@@ -205,12 +205,12 @@ class Updater:
         self._place, self._parts = (0, 1) if whole else (accelerator.process_index, accelerator.num_processes)
         self._exchanges = several and (whole or not objective.uses_all_parameters)
         loss = LossModule(module, objective, config.label_smoothing)
-        # For evaluation: on its device and in its precision, without the gradient-exchange wrapper.
+        # The module for evaluation: on its device and in its precision, without the gradient-exchange wrapper.
         self._loss = (
             accelerator.prepare_model(loss, evaluation_mode=True) if self._exchanges else accelerator.prepare(loss)
         )
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        if self._exchanges:  # else the wrapper does so
+        if self._exchanges:  # otherwise the wrapper does so
             for tensor in module.state_dict().values():
                 torch.distributed.broadcast(tensor.detach(), src=0)
         self._source_lengths = np.asarray(data.source.lengths)
@@ -218,7 +218,7 @@ class Updater:
         self._target_lengths = np.asarray(data.target.lengths) if uses_target and data.target else None
 
     def batches(self, rows: np.ndarray, epoch: int) -> list[Batch]:
-        """This process's micro-batches of an update: its share, or all if the loss compares examples."""
+        """This process's micro-batches of an update: its share, or all of them if the loss compares examples."""
         share = rows[self._place :: self._parts]
         if len(share) == 0:
             return []
@@ -233,7 +233,7 @@ class Updater:
             name: weight * self._parts / max(totals[name], 1) for name, weight in self._objective.term_weights.items()
         }
         losses = {name: torch.zeros((), device=self._accelerator.device) for name in scales}
-        # A process without sentences takes part in the wrapper's exchange with one sentence of weight 0.
+        # A process without sentences takes part in the wrapper's exchange by computing one sentence with weight 0.
         idle = not batches and not self._exchanges
         work = [self._data.batch(self._objective, rows[:1], ("idle",), 0)] if idle else batches
         for index, batch in enumerate(work):
@@ -270,7 +270,7 @@ class Updater:
             return counts
         values = torch.tensor(list(counts.values()), dtype=torch.int64, device=self._accelerator.device)
         torch.distributed.all_reduce(values)
-        copies = self._accelerator.num_processes // self._parts  # processes that compute the same examples
+        copies = self._accelerator.num_processes // self._parts  # the processes compute the same examples
         totals = dict(zip(counts, values.tolist(), strict=True))
         return {name: total if name == "stop" else total // copies for name, total in totals.items()}
 
@@ -290,7 +290,7 @@ class Updater:
 
 
 def _seed(seed: int, device: torch.device) -> None:
-    """As `torch.manual_seed`, which takes .4 ms on a machine without GPUs, where it formats two stack traces."""
+    """Do what `torch.manual_seed` does, but without its .4 ms for two stack traces on a machine without GPUs."""
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     else:
@@ -300,9 +300,9 @@ def _seed(seed: int, device: torch.device) -> None:
 def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
     r"""Put \(\frac{1}{P} \sum_p g_p\) into `.grad` of every process; a missing gradient counts as 0.
 
-    A parameter without a gradient in any process gets none, so that an optimiser leaves it unchanged.
-    `DistributedDataParallel` expects every parameter to be used in an update's last forward pass: if one is used
-    only in an earlier pass, its gradient would stay in one process.
+    A parameter that has no gradient in any process gets none, so that an optimiser leaves it unchanged.
+    `DistributedDataParallel` cannot be used instead, because it expects every parameter to be used in an update's last
+    forward pass; the gradient of a parameter used only in an earlier pass would stay in one process.
     """
     if not parameters:
         return
@@ -342,8 +342,8 @@ def evaluate(
 ) -> Evaluation:
     """The loss of `module` on `data`, without dropout of units or tokens.
 
-    A sentence's noise, for its corruption and for a stochastic loss, is keyed only by (seed, its id): it is the same at
-    every evaluation. `module` keeps its mode; random states are not touched.
+    A sentence's noise, both for its corruption and for a stochastic loss, is keyed only by (seed, sentence id), so it
+    is the same at every evaluation. `module` keeps its mode, and random states are not touched.
     """
     objective = objective.for_evaluation()
     rows = np.arange(len(data.source.lengths))

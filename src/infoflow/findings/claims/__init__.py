@@ -1,1 +1,1 @@
-"""One file per source and subject; `others`: sources with one or two claims."""
+"""Claims, in one file per source and subject; the files `others` hold sources with one or two claims."""

@@ -22,8 +22,8 @@ _RELATIONS = {"determiners": ("det",), "objects": ("obj", "dobj"), "subjects": (
     examined="grammar",
     published="BERT-base on Stanford Dependencies, best head over best offset, in per cent: det 94.3 over 51.7, dobj "
     "86.8 over 40.0, nsubj 58.5 over 45.5, amod 75.6 over 68.3; no head does well on all relations (34.5)",
-    statistic="for determiners, objects, subjects and adjectives the best head (in the better direction) is above "
-    f"the best offset of -3 to 2, and by over ten points on average; heads are {CHOSEN}",
+    statistic="for determiners, objects, subjects and adjectives, the best head (in its better direction) is above "
+    f"the best offset from -3 to 2, and by over ten points on average; heads are {CHOSEN}",
     reads={
         "gain": best_heads(
             *(
@@ -46,7 +46,7 @@ def c1(curves: Curves) -> list[Condition]:
         published=0.073,
     )
     mean = exceeds(
-        "the same, averaged over these relations",
+        "accuracy of the best head above that of the best fixed offset, averaged over these relations",
         curves["gain"].mean(axis=1, keepdims=True),
         0.1,
         "share of words",
@@ -67,7 +67,7 @@ def _score(probe: str, less: str = "") -> Reading:
     published="unlabelled attachment score on the Penn Treebank, in per cent: attention 61, attention and GloVe 77, "
     "distances and GloVe 58, an untrained BERT and GloVe 30, right-branching 26",
     statistic="a linear combination of attention maps attaches more words correctly than attaching each word to its "
-    "neighbour (on the better side), and attention with word vectors more than distances with word vectors",
+    "neighbour (on the better side), and attention with word vectors attaches more than distances with word vectors",
     reads={
         "attention": _score("attention", less="baseline"),
         "words": _score("attention+words"),
@@ -100,12 +100,12 @@ def _gain(less: str) -> Reading:
 
 @claim(
     "heads:C3",
-    "A head of a masked LM attends from a mention to its antecedent, more often right than simple rules.",
+    "A head of a masked LM attends from a mention to its antecedent, and is right more often than simple rules.",
     source=CLARK,
     published="BERT-base on CoNLL-2012, in per cent: head 5-4 65, head-word match 52, nearest mention 27, a "
     "rule-based system 69",
-    statistic="the best head picks an antecedent's head word more often than the nearest mention and than head match; "
-    f"it is {CHOSEN}",
+    statistic="the best head picks an antecedent's head word more often than the rules “nearest mention” and "
+    f"“head-word match”; it is {CHOSEN}",
     reads={"nearest": _gain("baseline"), "match": _gain("head_match")},
     minimum_seeds=1,
 )
@@ -134,11 +134,11 @@ def _surface(statistic: str) -> Table:
     "heads:C4",
     "Heads of a masked LM attend to SEP where their function does not apply: much attention, little effect.",
     source=CLARK,
-    published="over half of BERT's attention in layers 6 to 10 is on SEP; SEP attends to SEP with over 90 % there; "
+    published="over half of BERT's attention in layers 6 to 10 is on SEP; there, SEP has over 90 % of its own on SEP; "
     "the loss's gradient with respect to that attention is small from layer 5 on (a figure)",
-    statistic="in the layer with most attention on SEP, more than half of all attention and of SEP's own falls on "
-    "it, and the gradient of the loss with respect to that attention is smaller than with respect to attention on the "
-    f"most frequent other tokens; the layer is {CHOSEN}",
+    statistic="in the layer with most attention on SEP, more than half of all attention, and of SEP's own, falls on "
+    "SEP, and the gradient of the loss with respect to that attention is smaller than that for attention on the most "
+    f"frequent other tokens; the layer is {CHOSEN}",
     reads={
         "layer": busiest_layer(
             _surface("sep"), _surface("sep_to_sep"), relative=heads(HEAD_SPECIAL_GRADIENT.name, MASKED)
@@ -172,9 +172,9 @@ BROAD = -1.05
     source=CLARK,
     published="BERT-base: 4 heads (layers 2, 4, 7, 8) with over 50 % on the previous token, 5 (layers 1, 2, 2, 3, 6) "
     "on the next; broad heads in the lowest layers; heads of one layer lie together in a map of their distances",
-    statistic="some head has over half of its attention on the previous token and some on the next, some head's "
-    "entropy is within 1.05 nats of uniform attention, and heads of one layer diverge less than heads with permuted "
-    f"layers; the heads are {CHOSEN}",
+    statistic="some head has over half of its attention on the previous token, some head on the next one, the entropy "
+    "of some head is within 1.05 nats of uniform attention's, and heads of one layer diverge less than heads of "
+    f"permuted layers; the heads are {CHOSEN}",
     reads={
         "positions": best_heads(_surface("previous"), _surface("next")),
         "broad": best_heads(_surface("entropy"), less="baseline"),

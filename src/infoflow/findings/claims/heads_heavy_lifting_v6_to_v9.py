@@ -23,8 +23,8 @@ EQUAL = 1.0
     source=HEAVY_LIFTING,
     published="a few heads of each layer hold most of its relevance, in a figure without numbers; heads with high "
     "relevance have high confidence, except one in the first layer that points to rare tokens",
-    statistic="in every layer the most relevant head has over 1.5 times an equal share; relevance and confidence "
-    "correlate over all other heads; and the first layer's rare-token head has more than an equal share",
+    statistic="in every layer the most relevant head has over 1.5 times an equal share of the relevance; relevance and "
+    "confidence correlate over all heads but the first layer's rare-token head, which has more than an equal share",
     reads={"heads": dominant_heads()},
     minimum_seeds=1,
 )
@@ -63,8 +63,8 @@ MOST, CHANCE = 0.5, 0.0
     published="OpenSubtitles: 66 % of the time to the rarest token, 83 % to one of the two rarest; WMT: over 50 % to "
     "one of the two rarest",
     statistic="some head of block 0 attends most to one of the two rarest tokens at over half of the queries, in "
-    "sentences with a token outside the 500 most frequent, and the same head more often to the rarest than uniform "
-    f"attention and than itself with shuffled frequency ranks; it is {CHOSEN}",
+    "sentences with a token outside the 500 most frequent; it also attends most to the rarest token more often than "
+    f"uniform attention, and than with shuffled frequency ranks; it is {CHOSEN}",
     reads={
         "head": one_head(
             *(heads(HEAD_RARE_TOKEN.name, TRANSLATION, layer=0, rarest=rarest) for rarest in (2, 1)),
@@ -101,8 +101,8 @@ _V8_READS: dict[str, Reading] = {"heads": positional_heads()}
     "heads:V8",
     "A translation encoder has positional heads; they look at the previous or the next token, and are confident.",
     source=HEAVY_LIFTING,
-    cause="A deep decoder does the encoder's work: with one decoder layer the best head for the previous token was "
-    "right for up to .90 of the queries, with six for up to .61.",
+    cause="A deep decoder does the encoder's work: the best head for the previous token was right for up to .90 of the "
+    "queries with one decoder layer, but only for up to .61 with six.",
     examined="laptop",
     published="positional heads attend at least 90 % of the time to one offset, in practice −1 or +1, with a mean "
     "largest weight above .8",
@@ -160,9 +160,9 @@ def _gain(*relations: tuple[str, ...]) -> Reading:
     published="best head and baseline in per cent on WMT: subject 45 and 52 over 35, object 78 and 73 over 41, "
     "adjectives 74 and 82 over 72, adverbs 48 and 46 over 52; OpenSubtitles: 77 and 70 over 45, 61 and 84 over 46, 81 "
     "over 80, 38 and 42 over 33",
-    statistic="for subjects and for objects some head exceeds the relation's most frequent offset by 10 percentage "
-    "points in one of the directions; for adjectives and adverbs on average by more than nothing (the published gains "
-    f"are small, and one is negative); heads are {CHOSEN}",
+    statistic="for subjects and for objects, some head exceeds the relation's most frequent offset by 10 percentage "
+    "points in one of the directions; for adjectives and adverbs, the mean gain is above 0 (the published gains are "
+    f"small, and one is negative); heads are {CHOSEN}",
     reads={"core": _gain(_SUBJECT, _OBJECT), "modifiers": _gain(("amod",), ("advmod",))},
     minimum_seeds=1,
 )
@@ -177,7 +177,7 @@ def v9(curves: Curves) -> list[Condition]:
         published=0.17,
     )
     modifiers = exceeds(
-        "the same, averaged over adjectives and adverbs",
+        "accuracy of the best head above that of the best fixed offset, averaged over adjectives and adverbs",
         curves["modifiers"].mean(axis=1, keepdims=True),
         0.0,
         "share of edges",

@@ -24,12 +24,12 @@ KEPT_ALONE = ablations("decoder", "cross", "others")
 
 @claim(
     "heads:M1",
-    "Most heads of a translation encoder can be removed one at a time without a change that matters.",
+    "Most heads of a translation encoder can be removed, one at a time, without a change that matters.",
     source=SIXTEEN_HEADS,
     published="8 of 96 encoder heads change BLEU (36.05) significantly when removed, 4 of them upwards",
-    statistic=f"share of the encoder's self-attention heads whose own ablation changes the loss by more than "
-    f"{MATTERS} nats per predicted token (1 % of the perplexity), below half; while removing 80 % of them in random "
-    f"order raises it by over {TOGETHER}; significance of each head, corrected for their number, is in the table",
+    statistic=f"under half of the encoder's self-attention heads change the loss by more than {MATTERS} nats per "
+    "predicted token (1 % of the perplexity) when ablated alone, while removing 80 % of them in random order raises "
+    f"it by over {TOGETHER}; the table has each head's significance, corrected for the number of heads",
     reads=_M1_READS,
     controls=(
         Control("untrained model", untrained(_M1_READS)),
@@ -42,7 +42,7 @@ KEPT_ALONE = ablations("decoder", "cross", "others")
     minimum_seeds=1,
 )
 def m1(curves: Curves) -> list[Condition]:
-    """If attention as a whole does not matter, no single head does, so all heads together must matter."""
+    """Require that all heads together matter, because no single head could matter if attention as a whole did not."""
     return [
         stays_below(
             f"share of ablations that change the loss by more than {MATTERS} nats per token",
@@ -78,8 +78,8 @@ _M2_READS: dict[str, Reading] = {
     source=SIXTEEN_HEADS,
     published="BLEU with the best single head: worst encoder layer −1.31, cross-attention layer 6 −13.56 and layer 5 "
     "−1.55, decoder self-attention none significant",
-    statistic=f"the best single head costs less than {ENOUGH} nats per predicted token in over half of the layers, "
-    f"and more in the last cross-attention than in any self-attention, by over {MATTERS}; heads are {CHOSEN}",
+    statistic=f"keeping only the best head costs less than {ENOUGH} nats per predicted token in over half of the "
+    f"layers, and costs over {MATTERS} more in the last cross-attention than in any self-attention; heads are {CHOSEN}",
     reads=_M2_READS,
     controls=(
         Control("untrained model", untrained(_M2_READS)),
@@ -118,7 +118,7 @@ _M3_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "ran
     "heads:M3",
     "A large share of the heads can be removed without training, if the least important go first.",
     source=SIXTEEN_HEADS,
-    published="about 20 % (WMT), 40 % (MNLI), 50 % (CoLA, MRPC) and 60 % (SST-2) go without significant cost",
+    published="about 20 % (WMT), 40 % (MNLI), 50 % (CoLA, MRPC) and 60 % (SST-2) can go without a significant cost",
     statistic=f"removing 20 % of all heads costs less than {CHEAP} nats per predicted token, and at 20, 40 and 60 % "
     f"the order of importance costs less than random orders, by over {MATTERS}",
     reads=_M3_READS,
@@ -195,8 +195,8 @@ _M5_READS: dict[str, Reading] = {"correlation": TRANSFER.reduce(one_number)}
     "Heads that matter on one domain matter on another.",
     source=SIXTEEN_HEADS,
     published="Pearson's r .56 (WMT, news and TED talks), .68 (BERT, matched and mismatched MNLI)",
-    statistic="correlation over heads of the change of the loss that each one's ablation makes on two corpora, above "
-    ".3 (needs a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
+    statistic="the loss changes from ablating each head on two corpora have a correlation over heads above .3 (needs a "
+    "plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
     reads=_M5_READS,
     controls=(Control("shuffled heads", baselines(_M5_READS)),),
     minimum_seeds=1,
@@ -218,10 +218,11 @@ _M6_READS: dict[str, Reading] = {"importance": removal_curve("importance"), "ora
 
 @claim(
     "heads:M6",
-    "Gradient importance ranks heads better for removal than the cost of ablating each one alone.",
+    "Gradient importance ranks heads for removal better than the cost of ablating each head alone does.",
     source=SIXTEEN_HEADS,
     published="the curve by importance lies above the one by single ablations; no number is given",
-    statistic="area between the two curves of the loss over 20 to 80 % of all heads removed, above .01 nats per token",
+    statistic="mean gap between the two curves of the loss over 20 to 80 % of all heads removed, above .01 nats per "
+    "token",
     reads=_M6_READS,
     controls=(
         Control(

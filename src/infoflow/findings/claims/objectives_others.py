@@ -20,10 +20,9 @@ _O2_READS: dict[str, Reading] = {
 
 
 def _lead_of_two(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The smaller of the leads that two different objectives have in one family each, (N, 1).
+    """The smaller of the leads of two different objectives, one in each family, (N, 1).
 
-    One leads in the first family and the other in the second, chosen to maximise the result; below 0 if one objective
-    is best in both.
+    The two objectives are chosen to maximise this lead; it is below 0 if one objective is best in both families.
     """
     leads = [_leads(scores) for scores in (first, second)]
     pairs = permutations(range(len(_SHARED)), 2)
@@ -43,8 +42,8 @@ def _leads(scores: np.ndarray) -> np.ndarray:
     source=sources.COMPARISON,
     published="the architecture dictates which pretraining objective is optimal; multilingual translation is a very "
     "effective one under the right conditions (no number in the abstract)",
-    statistic=f"{PROBE}: of denoising, deshuffling and BART one is best on BERT's blocks and another one on T5's, each "
-    "above the others there; translation is above BART on BERT's blocks. Stacks cannot be varied for one objective",
+    statistic=f"{PROBE}: of denoising, deshuffling and BART, one is best on BERT's blocks and another on T5's; "
+    "translation is above BART on BERT's blocks. The stacks of an objective cannot be varied",
     reads=_O2_READS,
     controls=(
         seeds_alone(
@@ -58,9 +57,9 @@ def _leads(scores: np.ndarray) -> np.ndarray:
 def o2(curves: Curves) -> list[Condition]:
     """The best of three denoising objectives in two families of blocks, with translation for comparison.
 
-    The source compares architectures in the sense of stacks (encoder, decoder, both); here an objective has one layout
-    of stacks in all families, so that only the family of blocks can vary for one objective. These tables cannot show
-    that an objective is best in one layout and not in another.
+    The source compares architectures in the sense of stacks (encoder, decoder, both). Here each objective has the same
+    stacks in all families, so only the family of blocks can vary. These tables therefore cannot show that an objective
+    is best with some stacks and not with others.
     """
     scores = {
         family: np.concatenate([curves[f"{family} {one.name}"] for one in _SHARED], axis=1) for family in _FAMILIES
@@ -105,8 +104,8 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
     source=sources.ELECTRA_PAPER,
     published="representations outperform BERT's given the same model size, data, and compute; the gains are "
     "particularly strong for small models",
-    statistic=f"{PROBE}: ELECTRA's discriminator lies above the masked LM. Operations are counted; if they differ by "
-    "over a tenth in favour of the verdict, there is no verdict. Two sizes need two studies",
+    statistic=f"{PROBE}: ELECTRA's discriminator lies above the masked LM. There is no verdict if the operations "
+    "differ by over a tenth in favour of it. Two sizes need two studies",
     reads=SCORES | COST,
     controls=(seeds_alone(SCORES | COST, "electra", "masked"), Control("untrained models", untrained(SCORES) | COST)),
     hinders=hinders,
@@ -148,7 +147,7 @@ def o4(curves: Curves) -> list[Condition]:
     gain, lost = curves["electra"] - curves["masked"], curves["electra"] - curves["selected"]
     return [
         exceeds("ELECTRA over the masked LM", gain, 0.0, "share"),
-        exceeds("what selected tokens alone lose, minus half of that gain", lost - gain / 2, 0.0, "share"),
+        exceeds("loss with selected tokens only, minus half of ELECTRA's gain", lost - gain / 2, 0.0, "share"),
     ]
 
 
@@ -161,7 +160,7 @@ _O5_READS: dict[str, Reading] = {"bart": probe(group.BART), **{one.variant: prob
     source=sources.BART_PAPER,
     published="the best performance by both randomly shuffling the order of the sentences and in-filling spans",
     statistic=f"{PROBE}: bart lies above each of bart+masking, bart+deletion, bart+infilling, bart+permutation and "
-    "bart+rotation; permutation needs text = windows",
+    "bart+rotation; permutation needs a plan with text = windows",
     reads=_O5_READS,
     controls=(
         seeds_alone(_O5_READS, "bart", tuple(one.variant for one in group.BART_NOISES)),
@@ -191,8 +190,8 @@ _O6_READS: dict[str, Reading] = {
     source=sources.ROBERTA,
     published="dynamic masking is comparable or slightly better than static; removing NSP matches or slightly "
     "improves downstream performance (unverified)",
-    statistic=f"{PROBE}, of masked-lm and masked-lm-nsp, each plain and +static: main effects of dynamic masks and of "
-    "dropping next-sentence prediction; neither loses a point",
+    statistic=f"{PROBE}, of masked-lm and masked-lm-nsp, each plain and +static: neither dynamic masks nor dropping "
+    "next-sentence prediction loses a point (main effects)",
     reads=_O6_READS,
     controls=(
         Control(
@@ -220,8 +219,8 @@ _O7_READS = spans_and_words(group.SENTENCE_ORDER, group.NEXT_SENTENCE)
     "tags for other tasks.",
     source=sources.ALBERT_PAPER,
     published="a loss on coherence between sentences consistently helps tasks with multi-sentence inputs (no number)",
-    statistic="share of mentions whose antecedent the best head attends to: with sentence order above next "
-    f"sentence, and by more than in the tags of words ({PROBE})",
+    statistic="share of mentions whose antecedent the best head attends to: sentence order lies above next sentence, "
+    f"and by more than in the tags of words ({PROBE})",
     reads=_O7_READS,
     controls=(
         seeds_alone(_O7_READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
@@ -229,11 +228,11 @@ _O7_READS = spans_and_words(group.SENTENCE_ORDER, group.NEXT_SENTENCE)
     ),
 )
 def o7(curves: Curves) -> list[Condition]:
-    """Whether sentence order improves coreference more than word tags, compared with next sentence.
+    """Whether sentence order, compared with next sentence, improves coreference more than word tags.
 
-    Tasks on pairs of sentences are not trained. Coreference, which takes more than a word's neighbourhood, stands in
-    for them, and word tags for tasks on one sentence. Coreference is measured within sentences, so no table covers what
-    the claim says about several sentences.
+    Tasks on pairs of sentences are not trained. Coreference stands in for them, since it takes more than a word's
+    neighbourhood, and word tags stand in for tasks on one sentence. Coreference is measured within sentences, so no
+    table covers what the claim says about several sentences.
     """
     return spans_more_than_words(curves, "sentence order over next sentence")
 
@@ -248,7 +247,7 @@ _O8_READS = spans_and_words(group.SPANBERT, group.MASKED)
     source=sources.SPANBERT_PAPER.beyond,
     published="coreference 79.6 against 77.1 for BERT, SQuAD 1.1 94.6 against 91.3 (large models, README; that the "
     "gains are mainly in such tasks is unverified)",
-    statistic="share of mentions whose antecedent the best head attends to: SpanBERT above the masked LM, and by "
+    statistic="share of mentions whose antecedent the best head attends to: SpanBERT lies above the masked LM, and by "
     f"more than in the tags of words ({PROBE})",
     reads=_O8_READS,
     controls=(
@@ -275,9 +274,9 @@ _O9_READS: dict[str, Reading] = {
     source=sources.T5_PAPER,
     published="denoising outperforms language modelling and deshuffling; variants of denoising perform similarly "
     "(unverified)",
-    statistic=f"{PROBE}, encoders of models whose decoders generate the whole text: denoise-full and "
-    "denoise-mask above deshuffling and seq2seq-lm, and less than half of the smallest gain apart. Objectives that "
-    "generate only parts are not measured",
+    statistic=f"{PROBE}, encoders of models whose decoders generate the whole text: denoise-full and denoise-mask lie "
+    "above deshuffling and seq2seq-lm, and are less than half of the smallest gain apart. Objectives that generate "
+    "only parts are not measured",
     reads=_O9_READS,
     controls=(
         seeds_alone(_O9_READS, "random tokens", "masks", ("deshuffling", "language model")),
@@ -285,10 +284,10 @@ _O9_READS: dict[str, Reading] = {
     ),
 )
 def o9(curves: Curves) -> list[Condition]:
-    """Text-to-text objectives that write the whole text.
+    """Compare text-to-text objectives whose decoders write the whole text.
 
-    Objectives that write parts of it (replace-spans, drop-tokens, span-corruption, prefix-lm) have no decoder state for
-    each token of the text and are not measured, so two of the corruption variants remain.
+    Objectives whose decoders write only parts (replace-spans, drop-tokens, span-corruption, prefix-lm) have no decoder
+    state for each token of the text and are not measured, so only two of the corruption variants remain.
     """
     noises, others = ("random tokens", "masks"), ("deshuffling", "language model")
     gains = {(noise, other): curves[noise] - curves[other] for noise in noises for other in others}
@@ -314,8 +313,8 @@ _O10_READS: dict[str, Reading] = {
     f"A student with half the layers keeps nearly everything its teacher knows, with far fewer parameters. {STANDS_IN}",
     source=sources.DISTILBERT,
     published="40 % fewer parameters, over 95 % (97 %) of BERT's performances, 60 % faster",
-    statistic=f"{PROBE}, minus that of random neighbours: the student above 95 % of the teacher, and it has a quarter "
-    "fewer parameters (at small sizes embeddings weigh more than in the published model). Speed is not measured",
+    statistic=f"{PROBE}, minus that of random neighbours: the student keeps over 95 % of the teacher's score and has a "
+    "quarter fewer parameters (embeddings weigh more here than in the larger published model). Speed is not measured",
     reads=_O10_READS,
     controls=(
         Control(
@@ -331,7 +330,7 @@ def o10(curves: Curves) -> list[Condition]:
             "share of the teacher's score beyond chance that the student keeps", kept, 0.95, "share", published=0.97
         ),
         exceeds(
-            "share of the teacher's parameters that it goes without",
+            "share of the teacher's parameters that the student does without",
             1 - curves["student parameters"] / curves["teacher parameters"],
             0.25,
             "share",

@@ -35,7 +35,7 @@ def m1(curves: Curves) -> list[Condition]:
     ratio = curves["control"] / curves["task"]
     return [
         exceeds("bits of the control task over those of the task, layer 0", ratio[:, :1], 1.5, "ratio", published=2.0),
-        exceeds("the same in every layer", ratio, 1.0, "ratio", layer_names(ratio.shape[1], 0), alone=False),
+        exceeds("this ratio in every layer", ratio, 1.0, "ratio", layer_names(ratio.shape[1], 0), alone=False),
     ]
 
 
@@ -48,7 +48,8 @@ _COMPRESSION = bits(MASKED, metric="compression")
     source=DESCRIPTION_LENGTH,
     published="about half the code at the first contextual layer for most tasks; a random model gains less",
     statistic="online code at layer 1 at most three quarters of that at layer 0; random layers gain at most half as "
-    "much compression (there: random orthonormal layers over trained embeddings; here a model of random weights)",
+    "much compression (the source uses random orthonormal layers over trained embeddings, we a model of random "
+    "weights)",
     reads={"bits": bits(MASKED), "trained": _COMPRESSION, **untrained({"random": _COMPRESSION})},
     controls=(
         Control(
@@ -101,7 +102,7 @@ def m3(curves: Curves) -> list[Condition]:
     spread = (above.max(axis=1) - above.min(axis=1)) / above.mean(axis=1)
     return [
         stays_below(
-            "range of the code over layers 1 to L, over its mean", spread[:, None], MOST, "ratio", published=0.0
+            "range of the code over layers 1 to L, relative to its mean", spread[:, None], MOST, "ratio", published=0.0
         )
     ]
 
@@ -119,11 +120,11 @@ _M5_READS: dict[str, Reading] = {
 
 @claim(
     "probing:M-5",
-    "Description length ranks layers in the same way under different settings; accuracy does not.",
+    "Description length ranks layers alike under different settings; accuracy does not.",
     source=DESCRIPTION_LENGTH,
     published="codes order the layers of ELMo alike in all settings; accuracies of layers 1 and 2 change places with "
     "the seed (97.48 and 97.31, 97.38 and 97.48)",
-    statistic=f"rank correlation over layers of online and variational code at least {LEAST}, and above that of the "
+    statistic=f"online and variational code have a rank correlation over layers of at least {LEAST}, above that of the "
     "accuracies of a linear and a nonlinear probe",
     reads=_M5_READS,
     controls=(
@@ -136,7 +137,7 @@ def m5(curves: Curves) -> list[Condition]:
     of_accuracies = spearman(curves["linear"], curves["mlp"])
     return [
         exceeds("rank correlation over layers of two codes", of_codes, LEAST, "", bounds=CORRELATION, published=1.0),
-        exceeds("the same minus that of the accuracies of two probes", of_codes - of_accuracies, 0.0, "", alone=False),
+        exceeds("that of the codes minus that of the accuracies", of_codes - of_accuracies, 0.0, "", alone=False),
     ]
 
 
@@ -156,8 +157,8 @@ def _reads(task: str, control: str) -> dict[str, Reading]:
     "The variational code finds a small probe for a linguistic task and a dense one for random labels.",
     source=DESCRIPTION_LENGTH,
     published="33 to 75 of 1,000 neurons of later layers survive for linguistic tasks, far more for control tasks",
-    statistic=f"surviving inputs and bits of the model at least {_M6_LEAST:g} times as many for the control task, "
-    "in every layer",
+    statistic=f"the control task needs at least {_M6_LEAST:g} times as many surviving inputs and bits of the model as "
+    "the task, in every layer",
     reads=_reads("task", "control"),
     controls=(Control("shuffled labels in place of the task", _reads("shuffled", "control")),),
     given=Given(),
@@ -194,7 +195,7 @@ def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
     source=PIPELINE,
     published="expected layers of BERT-large: parts of speech 3.39, coreference 9.47; of BERT-base constituents 2.38, "
     "dependencies 2.52, semantic roles 2.59 (roles are not tested here: no annotation is available)",
-    statistic="expected layers of edge probes in this order, and the last above the first by half a layer "
+    statistic="the expected layers of edge probes rise in this order, and the last lies half a layer above the first "
     "(constituents are subtrees of the dependency tree here)",
     reads=_T1_READS,
     controls=(
@@ -236,8 +237,9 @@ SEMANTICS: dict[str, str | tuple[str, ...]] = {"entities": ("ner-spans", "entity
     source=PIPELINE,
     published="K(s), the divergence of mixing weights from uniform, is higher for syntactic tasks than for relations "
     "and proto-roles",
-    statistic="K(s) of parts of speech and dependencies above that of entities (of a treebank all mentions by their "
-    "kind) and coreference, every pair (our choice of semantic tasks: relations and proto-roles have no annotation)",
+    statistic="K(s) of parts of speech and dependencies lies above that of entities (in a treebank, all mentions by "
+    "kind) and coreference, in every pair (our choice of semantic tasks: relations and proto-roles have no "
+    "annotation)",
     reads={
         "syntax": depths(MASKED, SYNTAX, "k_weights"),
         "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),

@@ -15,11 +15,11 @@ from .._table import Reading, Table, untrained
 
 @claim(
     "probing:P-1",
-    "A linear probe is less selective on the embeddings than on some contextual layer, because word identity "
-    "also lets it learn random labels of word types.",
+    "A linear probe is less selective on the embeddings than on some contextual layer, because word identity also lets "
+    "the probe learn random labels of word types.",
     source=CONTROL_TASKS,
     published="layer 0 has the lowest selectivity of ELMo's layers",
-    statistic="accuracy on the task minus that on the control task, of a linear probe: some layer above layer 0",
+    statistic="accuracy of a linear probe on the task minus that on the control task: some layer lies above layer 0",
     reads={"selectivity": accuracy(MASKED, TOKEN_TASKS, metric="selectivity")},
     given=Given(),
 )
@@ -54,7 +54,7 @@ def _reads(labels: str) -> dict[str, Reading]:
     source=LESSONS,
     published="frozen LSTMs with random weights do strikingly well, an effect that disappears with less training data "
     "(no number)",
-    statistic=f"accuracy of the best layer, trained minus untrained, larger with {SMALL:.0%} of the probe's training "
+    statistic=f"accuracy of the best layer, trained minus untrained: larger with {SMALL:.0%} of the probe's training "
     "sentences than with all",
     reads=_reads("task"),
     controls=(Control("control task", _reads("control")),),
@@ -78,8 +78,8 @@ def p2(curves: Curves) -> list[Condition]:
     examined="probing",
     published="undirected attachment of BERT-large 82.5 against 48.9 for a chain and 26.8 at layer 0 of ELMo "
     "(unverified)",
-    statistic="structural probe: some contextual layer above a chain by five points of undirected attachment, and "
-    "above layer 0 in attachment and in rank correlation of distances",
+    statistic="structural probe: some contextual layer lies five points of undirected attachment above a chain of "
+    "words, and above layer 0 in attachment and in rank correlation of distances",
     reads={
         "uuas": trees(MASKED, "uuas"),
         "spearman": trees(MASKED, "spearman"),
@@ -123,7 +123,7 @@ _P5_READS: dict[str, Reading] = {"correlation": _agreement("human")}
 
 
 def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
-    """Report that the model is too shallow: the claim is about models of four layers or more."""
+    """Report that the model is too shallow, since the claim is about models of at least `FEWEST` layers."""
     layers = curves["correlation"].shape[1] - 1
     return f"it concerns encoders of {FEWEST} layers or more, and this one has {layers}" if layers < FEWEST else None
 
@@ -133,8 +133,8 @@ def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
     "BERTScore agrees best with human scores in a layer below the top.",
     source=BERT_SCORE,
     published="best layers: BERT-base 9 of 12, BERT-large 18 of 24, RoBERTa-large 17 of 24; but BART-base 6 of 6",
-    statistic="Pearson's correlation of BERTScore (F) with human scores of the same pairs: some lower layer above the "
-    f"top layer; only encoders of {FEWEST} layers or more",
+    statistic="Pearson's correlation of BERTScore (F) with human scores of the same pairs: some lower layer lies above "
+    f"the top layer; only for encoders of {FEWEST} layers or more",
     reads=_P5_READS,
     controls=(
         Control("permuted human scores", {"correlation": _agreement("permuted")}),
@@ -147,7 +147,7 @@ def p5(curves: Curves) -> list[Condition]:
     found = curves["correlation"]
     return [
         exceeds(
-            "correlation with people of a layer below the top, minus that of the top",
+            "correlation with human scores of a layer below the top, minus that of the top",
             found[:, :-1] - found[:, -1:],
             0.0,
             "correlation",
@@ -163,12 +163,12 @@ TASKS = ("grandparent", "parent")
 
 @claim(
     "probing:P-6",
-    "In a translation encoder, higher layers encode more about a word's constituents; in a language model, this "
-    "rises and falls.",
+    "In a translation encoder, higher layers encode more about a word's constituents; in a language model, this rises "
+    "and then falls.",
     source=HIERARCHICAL_SYNTAX,
     published="translation rises to its top layer, language models are best in the middle (unverified)",
-    statistic="label of the constituent two levels up (subtree of the dependency tree here), linear probe: the causal "
-    "LM's top lies below its best layer, the translation encoder's top is its best layer",
+    statistic="linear probe for the label of the constituent two levels up (a subtree of the dependency tree here): "
+    "the causal LM's top lies below its best layer, and the translation encoder's top is its best layer",
     reads={"causal LM": accuracy(CAUSAL, TASKS), "translation": accuracy(TRANSLATION, TASKS)},
 )
 def p6(curves: Curves) -> list[Condition]:
@@ -221,10 +221,10 @@ def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = No
         claim="At the top layer, models with random weights preserve word identity better than trained models.",
         source=LESSONS_ON_WORDS,
         published="random networks do better on word identity (unverified)",
-        statistic=f"accuracy of a linear probe for the word at the top layer: untrained above trained, {models}",
+        statistic=f"accuracy of a linear probe for the word at the top layer: untrained lies above trained, {models}",
         reads=reads,
         test=partial(test, objectives=objectives),
-        # embeddings in place of the top, where both models represent the word
+        # embeddings, in which both models represent the word, in place of the top
         controls=(Control("embeddings", reads, lambda curves: {one: curve[:, [0]] for one, curve in curves.items()}),),
         learned=objectives,
         given=given,

@@ -25,9 +25,10 @@ _V13_READS = {
 
 @claim(
     "representations:V-13",
-    "At the top layer a masked LM preserves token identity best, a translation encoder less, a causal LM least.",
+    "At the top layer, a masked LM preserves token identity best, a translation encoder less and a causal LM least.",
     source=BOTTOM_UP,
-    cause="A deep decoder, or short training: with one decoder layer and ten million tokens it held at two widths.",
+    cause="A deep decoder, or short training: the claim held at two widths with one decoder layer and ten million "
+    "tokens.",
     examined="scale",
     published=".976 (masked LM), .916 (translation) and .768 (causal LM) of 50 neighbours at layer 6",
     statistic="share of the 50 nearest neighbours that are the same token, top layer: masked LM over translation over "
@@ -62,14 +63,14 @@ _V14_READS = {
 
 @claim(
     "representations:V-14",
-    "A translation encoder keeps the position of its tokens better than language models; all lose it with depth.",
+    "A translation encoder keeps the position of its tokens better than language models do; all lose it with depth.",
     source=BOTTOM_UP,
     cause="Short sentences: on sentences of at least 11 words the effect rose from .11 to .33 tokens (.3 needed).",
     examined="reasons",
     published="distance in position at layers 1 to 6: translation 1.3 1.6 2.65 3.4 4.15 4.5; causal LM 2.65 4.3 5.4 "
     "6.3 7.2 7.7; masked LM 2.4 4.1 5.5 6.5 7.6 8.0 (longer sentences than those of the presets)",
-    statistic="mean distance in position to the 50 nearest occurrences of the same token: both language models above "
-    "the translation encoder by over .3 tokens at every layer; it rises at every layer in all three",
+    statistic="mean distance in position to the 50 nearest occurrences of the same token: both language models lie "
+    "over .3 tokens above the translation encoder at every layer; the distance rises at every layer in all three",
     reads=_V14_READS,
     controls=(
         seeds_alone(_V14_READS, ("causal LM", "masked LM"), "translation"),
@@ -137,7 +138,7 @@ def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> 
 def v15(curves: Curves) -> list[Condition]:
     """Layers are 1..L.
 
-    The published layer 2 of 6 stands for a third of the depth.
+    Layer 2 of 6 in the source corresponds to a third of the depth.
     """
     left, right = curves["causal left"], curves["causal right"]
     early = _curves.early_layer(left.shape[1]) - 1
@@ -185,7 +186,7 @@ _V16_UNIT = "share of neighbours"
 
 
 def _peak(what: str, curve: np.ndarray, fall: float, published: float) -> Condition:
-    """One inner layer lies above layer 1, and by `fall` above the top."""
+    """State that one inner layer lies above layer 1, and by `fall` above the top."""
     inner = curve[:, 1:-1]
     return exceeds(
         f"height of {what} at an inner layer over the top, or over layer 1 and {fall} more, whichever is less",
@@ -207,7 +208,7 @@ def _peak(what: str, curve: np.ndarray, fall: float, published: float) -> Condit
     "causal LM left part .494 .517 .527 .523 .503 .476, right part .530 .555 .569 .573 .583 .579",
     statistic="share of the 50 nearest occurrences of the same token with the same CCG category or part: masked LM "
     "peaks between the ends and falls by over .005, causal LM's left part likewise by over .012, its right part rises "
-    "up to the last layer but one, translation stays within a quarter of its rise from the third layer (of six) on",
+    "up to the last layer but one; from the third layer (of six) on, translation stays within a quarter of its rise",
     reads=_V16_READS,
     controls=(
         Control("chance", baselines(_V16_READS)),
@@ -271,7 +272,7 @@ def permuted_layers(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _orders(num_layers: int) -> np.ndarray:
-    """All orders of up to seven layers; for more layers, as many random orders as seven layers have."""
+    """All orders of up to seven layers; for more layers, as many random orders as seven layers have orders."""
     if num_layers <= 7:
         return np.array(list(permutations(range(num_layers))))
     generator = stream("findings", "layer orders", num_layers)
@@ -283,11 +284,11 @@ def _orders(num_layers: int) -> np.ndarray:
     "representations:V-17",
     "Two measures agree: layers that encode more about their input token also keep its occurrences closer together.",
     source=BOTTOM_UP,
-    cause="Positions: with the mean state of each position subtracted it held (rank correlation .96).",
+    cause="Positions: with the mean state of each position subtracted, the claim held (rank correlation .96).",
     examined="reasons",
     published="Spearman .94 to 1 in each model, from the published curves",
-    statistic="Spearman correlation over layers 1..L of identity neighbours and mutual information with the input "
-    "token, above .8 in every model",
+    statistic="identity neighbours and mutual information with the input token have a Spearman correlation over layers "
+    "1..L above .8 in every model",
     reads=_V17_READS,
     controls=(
         Control(

@@ -22,10 +22,10 @@ _V1_READS = {"causal": _curves.information(CAUSAL, "input")}
     "A causal language model forgets its input token, layer by layer.",
     source=BOTTOM_UP,
     cause="Few clusters: in layer 0, positions take up clusters, so the first layers seem to gain information. With "
-    "1,000 clusters instead of 200 it held.",
+    "1,000 clusters instead of 200, the claim held.",
     examined="reasons",
     published="5.30 5.285 5.22 5.05 4.81 4.47 3.97 nats at layers 0 to 6: a fall of 1.33",
-    statistic="mutual information with the input token falls at every layer; from layer 0 to the top by over .33 nats",
+    statistic="mutual information with the input token falls at every layer, by over .33 nats from layer 0 to the top",
     reads=_V1_READS,
     controls=(Control("untrained model", untrained(_V1_READS)), _curves.clustering_control(_V1_READS)),
     minimum_seeds=1,
@@ -53,7 +53,7 @@ _V2_READS = {"causal": _curves.information(CAUSAL, "input"), "translation": _cur
     "representations:V-2",
     "A translation encoder forgets its input token too, but less than a causal language model.",
     source=BOTTOM_UP,
-    cause="Positions: with the mean state of each position subtracted it held at width 64, but not at width 128.",
+    cause="Positions: with the mean state of each position subtracted, the claim held at width 64, but not at 128.",
     examined="reasons",
     published="falls of .74 (translation: 5.215 to 4.475) and 1.33 nats (causal LM: 5.30 to 3.97) over six layers",
     statistic="mutual information with the input token falls at every layer of the translation encoder, and at least "
@@ -91,7 +91,7 @@ _V3_READS = {"masked": _curves.information(MASKED, "input")}
     "representations:V-3",
     "A masked language model first loses and then recovers the identity of its input token.",
     source=BOTTOM_UP,
-    cause="Learned positions and few clusters: both parts held with fixed sinusoids, the loss with 1,000 clusters.",
+    cause="Learned positions and few clusters: both parts held with fixed sinusoids, and the loss with 1,000 clusters.",
     examined="reasons",
     published="5.215 5.21 5.185 5.045 4.935 4.99 5.10 nats at layers 0 to 6, nothing masked: a rise of .165 from "
     "layer 4",
@@ -132,7 +132,7 @@ def v3(curves: Curves) -> list[Condition]:
             names,
             over="any",
             published=0.28,
-            alone=False,  # a causal LM falls too: the second rise of the masked LM is what counts
+            alone=False,  # a causal LM falls too, so what counts is the later rise of the masked LM
         ),
     ]
 
@@ -186,12 +186,12 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
     "representations:V-4",
     "Language models compress, then predict: with depth they lose the input token and gain the output token.",
     source=BOTTOM_UP,
-    cause="Few clusters: they see less of the token at layer 0 than at layer 1, which breaks the order of the layers.",
+    cause="Few clusters find less information at layer 0 than at layer 1, which breaks the order of the layers.",
     examined="reasons",
     published="information about the output rises by .535 nats (causal LM) and 1.655 (masked LM, as in training), "
     "while that about the input falls by 1.33 and 5.95",
-    statistic="causal LM and masked LM (inputs as in training): Spearman with depth below -.9 for the input and above "
-    ".9 for the output token; the latter rises by over .13 and .4 nats",
+    statistic="causal LM and masked LM (inputs as in training): Spearman correlation with depth below -.9 for the "
+    "input and above .9 for the output token; information about the output rises by over .13 and .4 nats",
     reads=READS,
     controls=(Control("shuffled labels", baselines(READS)), Control("untrained models", untrained(READS))),
     minimum_seeds=1,
@@ -201,12 +201,12 @@ def v4(curves: Curves) -> list[Condition]:
     return [condition for model in MODELS for condition in _conditions(curves, model)]
 
 
-# A control replaces only the masked LM: a ratio of two changes that are both noise would be meaningless.
+# Controls replace only the masked LM, since a ratio of two changes that are both noise would be meaningless.
 REPLACED: dict[str, Reading] = {name: reading for name, reading in READS.items() if name.startswith("masked")}
 
 
 def _change(curves: Curves, model: str) -> np.ndarray:
-    """Sum of the absolute changes of input and output information from layer 0 to the top."""
+    """Sum of the absolute changes of the information about input and output from layer 0 to the top."""
     return abs(_curves.total_fall(curves[f"{model} input"])) + abs(_curves.total_fall(curves[f"{model} output"]))
 
 
@@ -280,10 +280,10 @@ CLOSEST, *OTHERS = _curves.TASK_DISTANCES
 
 @claim(
     "representations:V-7",
-    "From layer 2 on, translation and masked-LM encoders are closest to each other, and the causal LM is apart.",
+    "From layer 2 on, translation and masked-LM encoders are closest to each other, and the causal LM is farther away.",
     source=BOTTOM_UP,
-    cause="Small translation encoders change their states least of all. At width 256, on sentences of 25 words, the "
-    "difference has the published sign.",
+    cause="Of the three models, small translation encoders change their states least. At width 256, on sentences of 25 "
+    "words, the difference has the published sign.",
     examined="paper",
     published="layer 2: .430 (translation–masked LM) against .475 and .438; layer 6: .535 against .603 and .603; not "
     "at layer 1: .423 against .408",
@@ -302,7 +302,7 @@ CLOSEST, *OTHERS = _curves.TASK_DISTANCES
     learned=OBJECTIVES,
 )
 def v7(curves: Curves) -> list[Condition]:
-    """Layers are 2..L: at layer 1 the published curves show the opposite."""
+    """Layers are 2..L, since the published curves show the opposite at layer 1."""
     gaps = [curves[other][:, 1:] - curves[CLOSEST][:, 1:] for other in OTHERS]
     layers = _curves.layer_names(gaps[0].shape[1], 2)
     return [

@@ -56,7 +56,7 @@ TOLERANCE = 1.1
 
 
 def _somewhere(name: str, ratios: np.ndarray, labels: list[str], published: float) -> Condition:
-    """A condition on some layer only. Noise alone rises and falls somewhere, so it counts only with the others."""
+    """A condition on any layer. Noise also rises and falls somewhere, so it counts only with the others."""
     return exceeds(name, ratios, 1.0, "ratio", labels, over="any", alone=False, published=published)
 
 
@@ -74,7 +74,7 @@ def _somewhere(name: str, ratios: np.ndarray, labels: list[str], published: floa
     learned=OBJECTIVES,
 )
 def v9(curves: Curves) -> list[Condition]:
-    """Change between consecutive layers 1-2 .. (L−1)-L."""
+    """The curves are changes between consecutive layers, 1-2 to (L−1)-L."""
     ratios = {model: _curves.later_over_earlier(curve) for model, curve in curves.items()}
     masked = curves["masked"]
     num = masked.shape[1]
@@ -143,18 +143,18 @@ def _labels(num_steps: int) -> list[str]:
     examined="reasons",
     published="change of ranks 1-10 and 10k-30k at layers 1-2 to 5-6: translation .114 to .066 and .045 to .028; "
     "causal LM .126 to .075 and .040 to .066; masked LM .146 to .060 and .059 to .117 (reversed at 5-6)",
-    statistic="change by frequency bin falls with rank: rank correlation beyond .62, and the most frequent bin over "
-    "the rarest above 1.25, at every step of the translation encoder, every step but the last of the causal LM, and "
-    "the lower half of the masked LM; both reversed at the masked LM's last step",
+    statistic="change by frequency bin falls with rank (rank correlation beyond .62, ratio of the most frequent bin to "
+    "the rarest above 1.25) at every step of the translation encoder, every step but the last of the causal LM, and "
+    "the lower half of the masked LM; both are reversed at the masked LM's last step",
     reads=_V10_READS,
     controls=(_curves.permuted_bins(_V10_READS), Control("untrained models", untrained(_V10_READS))),
     learned=OBJECTIVES,
 )
 def v10(curves: Curves) -> list[Condition]:
-    """Change between consecutive layers 1-2 .. (L−1)-L, by frequency bin.
+    """The curves are changes between consecutive layers, 1-2 to (L−1)-L, by frequency bin.
 
-    Frequent tokens change more in translation at every step, in the causal LM at all but the last, and in the masked LM
-    in the lower half; at its last step they change less.
+    Frequent tokens change more at every step in translation, at all steps but the last in the causal LM, and at steps
+    of the lower half in the masked LM, where they change less at the last step.
     """
     correlations = {name: -_curves.rank_correlation(curve) for name, curve in curves.items()}
     ratios = {name: _curves.frequent_over_rarest(curve) for name, curve in curves.items()}
@@ -174,7 +174,7 @@ def v10(curves: Curves) -> list[Condition]:
             "ratio",
             _labels(correlations["translation"].shape[1]),
             published=1.73,
-            alone=False,  # two bins of eleven may be in order by chance, so they count only with the correlation
+            alone=False,  # two bins of eleven may be in order by chance, so this counts only with the correlation
         ),
     ]
 
@@ -184,22 +184,22 @@ _V11_READS = _curves.of_objectives(_curves.influence_by_rank)
 
 @claim(
     "representations:V-11",
-    "Rare tokens influence the other tokens of a sentence more: in every layer of a causal LM, and the rarest by far "
-    "in the first layer of a translation encoder; not in the first layer of a masked LM.",
+    "Rare tokens influence the other tokens of a sentence more, in every layer of a causal LM and in the first layer "
+    "of a translation encoder (the rarest by far), but not in the first layer of a masked LM.",
     source=BOTTOM_UP,
     cause=NO_CAUSE,
     examined="reasons",
     published="influence in layer 1: translation, rarest .0059, next .0022, ranks 1-10 .0003; causal LM .012 (rarest) "
     "and .006 (1-10); masked LM .0041 (rarest), .0042 (50-100) and .0025 (1-10)",
     statistic="influence by frequency bin rises with rank (rank correlation above .62, which a random order of 11 "
-    "bins passes once in 40 times) in every layer of the causal LM and in layer 1 of the translation encoder, where "
-    "the rarest bin is above 2 times the next; in layer 1 of the masked LM the correlation stays below .62",
+    "bins exceeds once in 40 times) in every layer of the causal LM and in layer 1 of the translation encoder, where "
+    "the rarest bin has over twice the next one's; in layer 1 of the masked LM the correlation stays below .62",
     reads=_V11_READS,
     controls=(_curves.permuted_bins(_V11_READS), Control("untrained models", untrained(_V11_READS))),
     learned=OBJECTIVES,
 )
 def v11(curves: Curves) -> list[Condition]:
-    """Influence in blocks 1..L, by frequency bin."""
+    """The curves are the influence in blocks 1..L, by frequency bin."""
     correlations = {name: _curves.rank_correlation(curve) for name, curve in curves.items()}
     layers = _curves.layer_names(correlations["causal"].shape[1], 1)
     return [
@@ -217,7 +217,7 @@ def v11(curves: Curves) -> list[Condition]:
             2.0,
             "ratio",
             published=2.7,
-            alone=False,  # two bins of eleven may lie apart by chance, so they count only with the correlation over all
+            alone=False,  # two bins may lie apart by chance, so this counts only with the correlation over all
         ),
         stays_below(
             "rank correlation of influence with rarity, layer 1 of the masked LM",
@@ -225,7 +225,7 @@ def v11(curves: Curves) -> list[Condition]:
             0.62,
             "rank correlation",
             bounds=CORRELATION,
-            alone=False,  # every null lies below
+            alone=False,  # every null lies below the threshold
         ),
     ]
 
@@ -240,7 +240,7 @@ _V12_READS: dict[str, Reading] = {"plain": PLAIN, "dropout": _curves.influence_b
 
 
 def hinders(curves: Curves, verdict: Verdict) -> str | None:
-    """Report that there is no influence for dropout to reduce."""
+    """Report that the rarest tokens have no extreme influence that dropout could reduce."""
     ratio = float(_curves.rarest_over_next(curves["plain"])[0, 0])
     if ratio > NO_OUTLIER:
         return None
@@ -252,11 +252,11 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
 
 @claim(
     "representations:V-12",
-    "The extreme influence of the rarest tokens on a translation encoder is overfitting: trained with token dropout, "
-    "it loses it.",
+    "The extreme influence of the rarest tokens in a translation encoder is due to overfitting: it disappears in "
+    "training with token dropout.",
     source=BOTTOM_UP,
-    published="layer 1: rarest .0059 and next .0022 (ratio 2.7); with token dropout all at most .0011 and the rarest "
-    "no longer extreme",
+    published="layer 1: rarest .0059 and next .0022 (ratio 2.7); with token dropout, all are at most .0011 and the "
+    "rarest is no longer extreme",
     statistic="influence of the rarest bin over that of the next, layer 1: with token dropout below 1.2, and at least "
     "25 % below the ratio without it",
     reads=_V12_READS,
@@ -271,7 +271,7 @@ def v12(curves: Curves) -> list[Condition]:
             dropout,
             NO_OUTLIER,
             "ratio",
-            alone=False,  # a model without outliers lies below: the removal by dropout is what counts
+            alone=False,  # a model without outliers lies below too, so what counts is how much dropout removes
         ),
-        exceeds("share of that ratio which token dropout removes", 1 - dropout / plain, 0.25, "share"),
+        exceeds("share of this influence ratio that token dropout removes", 1 - dropout / plain, 0.25, "share"),
     ]

@@ -88,7 +88,7 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
     "In a masked LM, the states of random words become more alike from layer to layer, except at the last layer, "
     "where they move apart again.",
     source=GEOMETRY,
-    cause="The last norm: without its gain and bias, the states of the last layer draw apart. In short training runs "
+    cause="The last norm: without its gain and bias, the states of the last layer move apart. In short training runs, "
     "BERT's output head hides this as well (plain-head).",
     examined="reasons",
     published="BERT-base, layers 0 to 12: .105 .168 .219 .245 .327 .377 .420 .398 .399 .484 .561 .675 .477; the "
@@ -108,7 +108,7 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
     minimum_seeds=1,
 )
 def z1(curves: Curves) -> list[Condition]:
-    """Layers are 0..L; the study's masked LM represents BERT."""
+    """Layers are 0..L; the study's masked LM stands in for BERT."""
     curve = curves["masked"]
     return [
         exceeds(
@@ -144,8 +144,8 @@ _Z2_READS = _reads("self_similarity")
     "representations:Z-2",
     "With depth, the occurrences of a word become less alike relative to random words.",
     source=GEOMETRY,
-    cause="Positions and the last norm's gain and bias: without them the words do differ more with depth, but not layer"
-    " by layer.",
+    cause="Positions and the last norm's gain and bias: without them, occurrences do differ more at the top, but not "
+    "more from each layer to the next.",
     examined="reasons",
     published="self-similarity minus average similarity, layers 0 and 11: BERT-base .849 and .164, GPT-2 .306 and "
     ".129; the study's masked and causal LM stand in for them",
@@ -154,13 +154,13 @@ _Z2_READS = _reads("self_similarity")
     reads=_Z2_READS,
     controls=(
         Control("shuffled words", _reads("shuffled_self_similarity")),
-        # Random attention mixes words too: it is not a null of this claim, but shows the contribution of training.
+        # Random attention mixes words too, so this is not a null of the claim; it shows the contribution of training.
         Control("untrained models", untrained(_Z2_READS), decisive=False),
     ),
     minimum_seeds=1,
 )
 def z2(curves: Curves) -> list[Condition]:
-    """Layers are 0..L; the study's masked and causal LM represent BERT and GPT-2."""
+    """Layers are 0..L; the study's masked and causal LM stand in for BERT and GPT-2."""
     corrected = [(curves[f"{o.name} self"] - curves[f"{o.name} average"])[:, :-1] for o in LANGUAGE_MODELS]
     names = [NAMES[o] for o in LANGUAGE_MODELS]
     return [
@@ -193,9 +193,10 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
     source=ENCODER_SPACES,
     cause=NO_CAUSE,
     examined="reasons",
-    published="no number: the figure that shows it is not readable. There a pretrained BERT is compared with a "
+    published="no number: the figure that shows it is not readable. The source compares a pretrained BERT with a "
     "translation encoder trained on other data; here both models share data, tokens and initialisation",
-    statistic="mean cosine of random word occurrences at layer 0: translation encoder over masked LM by more than .05",
+    statistic="mean cosine of random word occurrences at layer 0: over .05 higher in the translation encoder than in "
+    "the masked LM",
     reads=_Z5_READS,
     controls=(
         seeds_alone(_Z5_READS, "translation", "masked-lm"),
@@ -240,8 +241,8 @@ _RATIO = 1.5
 def z6(curves: Curves) -> list[Condition]:
     """Layers are 0..L.
 
-    The statistic is a difference, not a ratio, because an earlier step may be zero or negative; the last must exceed it
-    in that case too.
+    The statistic is a difference, not a ratio, because an earlier rise may be zero or negative, and the last rise must
+    exceed it in that case too.
     """
     steps = np.diff(curves["translation"], axis=1)
     earlier, last = steps[:, :-1], steps[:, -1:]
@@ -269,8 +270,8 @@ LEAST = 0.10
     examined="paper",
     published="no published number; the threshold is ours",
     statistic="loss with the encoder's self-attention closed in all blocks minus the loss with it open, as a share of "
-    f"the unigram loss minus the loss with it open: at least {LEAST}. Models trained further with it closed are "
-    "compared with models trained for as long with all open; without such models, it is closed at test time",
+    f"the unigram loss minus the loss with it open: at least {LEAST}. Models trained further with closed attention are "
+    "compared with models trained for as long with open attention; without these, it is closed at test time",
     reads={"share": lost_share(ENCODER)},
     controls=(
         Control(
@@ -282,7 +283,7 @@ LEAST = 0.10
     minimum_seeds=1,
 )
 def e1(curves: Curves) -> list[Condition]:
-    """What closing the self-attention of a translation model's encoder costs: each token sees only itself."""
+    """What it costs to close a translation model's encoder self-attention, so that each token sees only itself."""
     share = curves["share"]
     return [
         exceeds(
@@ -302,8 +303,8 @@ def e1(curves: Curves) -> list[Condition]:
     published="no published number; that any difference above 0 counts is our choice",
     statistic="share of what the model has learned beyond unigram frequencies that is lost with the encoder's "
     "self-attention closed in all blocks, minus the share lost with the decoder's closed: above 0. Models trained "
-    "further with it closed are compared with models trained for as long with all open; without such models, it is "
-    "closed at test time",
+    "further with closed attention are compared with models trained for as long with open attention; without these, it "
+    "is closed at test time",
     reads={"difference": lost_share(ENCODER, less=DECODER)},
     controls=(
         Control(

@@ -1,4 +1,4 @@
-"""The stages of a study: their results, models, dependencies and work."""
+"""The stages of a study, with their results, models, dependencies and work."""
 
 from infoflow._subjects import provided
 
@@ -30,6 +30,6 @@ _STAGES: tuple[tuple[int, type[AbstractStage]], ...] = (
 
 
 def stages() -> list[type[AbstractStage]]:
-    """The stages of a study in order of dependency, except the last one, which checks the findings on all tables."""
+    """The kinds of stages of a study in order of dependency, except the last one, which checks the findings."""
     placed = [*_STAGES, *(one for own in provided("stages", "STAGES") for one in own)]
     return [stage for _, stage in sorted(placed, key=lambda one: one[0])]

@@ -1,4 +1,4 @@
-"""Stages over all models of a study: examples of their objectives, how well they match, joined tables, verdicts."""
+"""Stages over all models of a study: how well models match, examples of objectives, joined tables and verdicts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ from .._study_models import StudyModels
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 from ._train import Train
 
-_VERSION = 1  # increase when the same plan counts differently
+_VERSION = 1  # to be increased when the same plan counts differently
 _REFERENCE = "masked-lm"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MatchModel(OfRecipe, AbstractFactStage):
-    """One model's row; operations and initial weights are those at the start of training."""
+    """One model's row of the table `match`; operations and initial weights are those at the start of training."""
 
     kind = "match"
     named = "match {self.recipe.name}"
@@ -63,7 +63,7 @@ class MatchModel(OfRecipe, AbstractFactStage):
         config = dataclasses.replace(models.plan.training, seed=recipe.seed)
         flops = count_training_flops(objective, config, models.training_data(recipe), module)
         measured = objective.exported(module)
-        # The masked LM with BERT blocks that this seed would start with.
+        # The masked LM with BERT blocks and the initial weights of this seed.
         reference = models.initial(Recipe(objective=Spec(_REFERENCE), architecture=BERT, seed=recipe.seed))
         drawn, matched = matched_weights(measured, reference)
         return {
@@ -78,7 +78,7 @@ class MatchModel(OfRecipe, AbstractFactStage):
 def matched_weights(model: nn.Module, reference: nn.Module) -> tuple[int, int]:
     """How many initial weights of `model` were drawn at random, and how many of these equal the reference bit for bit.
 
-    Tensors are compared as a whole, regardless of name: chance agreement of two drawn tensors is impossible in
+    Tensors are compared as a whole, regardless of their names, since two random tensors never agree by chance in
     practice.
     """
     known = {_bits(parameter) for parameter in reference.parameters() if _is_drawn(parameter)}
@@ -109,7 +109,7 @@ def _initialisation(models: StudyModels, recipe: Recipe, counted: dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Check(AbstractStage):
-    """The last stage of a graph: cheap, and repeated in every call because claims may have changed."""
+    """The last stage of a graph; it is cheap and is repeated in every call, because claims may have changed."""
 
     kind = "check"
     runs_models = False
@@ -140,8 +140,8 @@ class Check(AbstractStage):
 def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool) -> None:
     """Write the tables of the run: the rows of all stages, concatenated in their order.
 
-    With `alone`, all other tables of the run are removed, since they belong to an earlier plan. Otherwise only tables
-    are removed that these stages would have written if no measure had failed.
+    With `alone`, all other tables of the run are removed, since they belong to an earlier plan. Otherwise, only those
+    tables are removed that these stages would have written if no measure had failed.
     """
     schemas: dict[str, TableSchema] = {}
     for stage in stages:
@@ -155,7 +155,7 @@ def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool
 
 
 def write_derived(folder: RunFolder, own: Sequence[Finding] = ()) -> None:
-    """Judge the claims, and make the subjects' tables that claims read and those that depend on the verdicts."""
+    """Judge the claims, and make the subjects' tables, both those that claims read and those made from the verdicts."""
     _derive(folder, judged=True)
     folder.tables.write(evaluate(folder.tables, [*FINDINGS.values(), *own]), FINDINGS_TABLE)
     _derive(folder, judged=False)
@@ -175,13 +175,13 @@ def _replace(folder: RunFolder, schemas: Sequence[TableSchema], found: Mapping[s
             folder.tables.write(found[schema.name], schema)
 
 
-_SHOWN = 1  # increase when the same plan shows other examples
+_SHOWN = 1  # to be increased when the same plan shows other examples
 _LENGTH, _ROWS = 16, 1000  # tokens; rows to choose from
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShowExample(OfRecipe, AbstractTableStage):
-    """An objective's view of one example from its first epoch, of about 16 tokens, few of which are parts of words."""
+    """An objective's view of one example from its first epoch, with about 16 tokens that are mostly whole words."""
 
     kind = "show"
     named = "show {self.recipe.name}"
@@ -217,14 +217,14 @@ class ShowExample(OfRecipe, AbstractTableStage):
 
 
 def _row(data: TrainingData) -> int:
-    """The row whose length is closest to 16 tokens; of several, the first with the fewest pieces inside words."""
+    """The row with a length closest to 16 tokens; among several, the first with the fewest word continuations."""
     near = np.argsort(np.abs(data.source.lengths - _LENGTH), kind="stable")[:_ROWS]
     inside = [int((~data.vocabulary.word_starts(data.source.row(row))).sum()) for row in near.tolist()]
     return int(near[np.argmin(inside)])
 
 
 def _names(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The text of each id, after ## where it continues a word; special tokens by their names."""
+    """The text of each id, with ## before continuations of words; special tokens have their names."""
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     inside = np.zeros(vocabulary.size, dtype=bool) if vocabulary.continues is None else vocabulary.continues
     texts = tokenizer.batch_decode([[id] for id in range(vocabulary.size)])

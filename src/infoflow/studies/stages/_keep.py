@@ -1,7 +1,7 @@
-"""Keep checkpoints that a plan requests after a training has ended, by repeating it to the same weights.
+"""Keep checkpoints that a plan requests after a training run has ended, by repeating it to the same weights.
 
-A training keeps its checkpoints itself. If some are missing afterwards, because the plan grew or a file was damaged,
-they are rebuilt from existing files or by a second training, which must match every stored hash.
+A training run keeps its checkpoints itself. If some are missing afterwards, because the plan requests more or a file
+was damaged, they are rebuilt from existing files or by a second run, which must match every stored hash.
 """
 
 import math
@@ -33,7 +33,7 @@ _GRIDS = re.compile(r"(?:log|linear):([0-9]+)")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Keep(OfRecipe):
-    """The checkpoints of one training."""
+    """The checkpoints of one training run."""
 
     kind = "keep"
     named = "keep {self.recipe.name}"
@@ -51,7 +51,7 @@ class Keep(OfRecipe):
 
     @property
     def estimate(self) -> float:
-        """0 for a training that has not started, which keeps its own checkpoints; otherwise the time to repeat it."""
+        """0 if training has not started, since it then keeps its checkpoints itself; else the time to repeat it."""
         return training_estimate(self.recipe) if self.models.is_trained(self.recipe) else 0.005
 
     def depends(self) -> list[Any]:
@@ -63,7 +63,7 @@ class Keep(OfRecipe):
         return agree(models.is_trained(recipe) and not self._missing())
 
     def run(self) -> dict[str, Any]:
-        """Repair what can be repaired; train again for the rest."""
+        """Repair the checkpoints that can be repaired, and train again for the rest."""
         models, recipe = self.models, self.recipe
         if is_first():
             kept = models.snapshots(recipe)
@@ -103,7 +103,7 @@ class Keep(OfRecipe):
         }
 
     def _missing(self) -> list[int]:
-        """Requested updates that are missing or kept differently."""
+        """Requested updates whose checkpoints are missing, damaged or of another precision."""
         models, recipe = self.models, self.recipe
         kept, plan, updates = models.snapshots(recipe), models.keeping(), models.updates(recipe)
         entries = kept.entries()
@@ -120,7 +120,7 @@ class Keep(OfRecipe):
 
     def _train_again(self) -> None:
         models, recipe, missing = self.models, self.recipe, self._missing()
-        # The same training must not continue from leftovers of another schedule.
+        # The repeated training must not continue from leftovers of another schedule.
         folder = models.bench.path(_FOLDER, digest([self.key, missing]))
         hooks = training_hooks(models, recipe, folder)
         proofs = self._proofs()
@@ -146,7 +146,7 @@ class Keep(OfRecipe):
         _remove(folder)
 
     def _proofs(self) -> dict[int, Mapping[str, str]]:
-        """SHA-256 of weights that the training must match: those of kept checkpoints and of the final model."""
+        """SHA-256 of the weights that the training must reproduce: those of kept checkpoints and of the final model."""
         models, recipe = self.models, self.recipe
         plan, updates = models.keeping(), models.updates(recipe)
         known = {
@@ -163,7 +163,7 @@ class _Enough(Exception):
 
 
 class _StopAfter(training.TrainingHook):
-    """Ends a training after an update, without writing its model."""
+    """Ends a training run after an update, without writing its model."""
 
     name = "stop"
 
@@ -176,7 +176,7 @@ class _StopAfter(training.TrainingHook):
 
 
 def _proven(last: int, proofs: Mapping[int, Any]) -> int:
-    """The update at which a repeated training may end, after it has matched a hash other than the initial one."""
+    """The update at which a repeated run may end, once it has matched a hash of weights after the initial ones."""
     if any(0 < update <= last for update in proofs):
         return last
     return min(update for update in proofs if update > last)
@@ -202,7 +202,7 @@ def check_budget(models: StudyModels) -> None:
     ]
 
     def size(steps: Callable[[training.TrainConfig], list[int]]) -> int:
-        r"""Bytes of all: \(4 P\) for the first and the last of a training, \(4 P\) or \(2 P\) for the others."""
+        r"""Bytes of all checkpoints: \(4 P\) for the first and last of each run, \(4 P\) or \(2 P\) for the others."""
         width, total = 4 if plan.dtype == "float32" else 2, 0
         for parameters, config in kept:
             ends = len({0, config.updates} & set(chosen := steps(config)))
@@ -228,7 +228,7 @@ def _kind(recipe: Recipe) -> tuple[str, str]:
 
 
 def _parameters(models: StudyModels, recipe: Recipe) -> int:
-    """Number of stored weights; shared ones count once."""
+    """Number of stored weights; shared weights count once."""
     if models.is_trained(recipe):
         return models.bench.read_facts(TRAINED, models.train_key(recipe))["parameters"]
     return sum(parameter.numel() for parameter in models.initial(recipe).parameters())

@@ -1,4 +1,4 @@
-"""How a model is measured: each table has its own key; and a pretrained or external model, at once or in shards."""
+"""How a model is measured, with a key for each table; also for external models, at once or in shards."""
 
 import dataclasses
 import shutil
@@ -25,7 +25,7 @@ from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._scores import content_ids_of, task_scores
 from ._stage import AbstractMeasuring, OfModels
 
-# How a model is measured: each table has its own key, so that a new measure leaves the others unchanged.
+# Each table of a model has its own key, so that a new measure leaves the other tables unchanged.
 Key = TypeVar("Key", bound=Hashable)
 MEASURED = "measured"
 _SAMPLES = "samples"
@@ -34,7 +34,7 @@ _COMPLETE = "complete"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractMeasureStage(AbstractMeasuring):
-    """One model, trained or untrained, with its token sample for comparisons with others."""
+    """Measures one model, trained or untrained, and keeps its token sample for comparisons with other models."""
 
     kind = "measure"
     named = "measure {self.subject.label}"
@@ -64,7 +64,7 @@ class AbstractMeasureStage(AbstractMeasuring):
         return super().is_done() and flow.agree(self.has_sample())
 
     def run(self) -> dict[str, Any]:
-        """Compute missing tables; the model also runs if its sample is missing."""
+        """Compute the missing tables; the model also runs if only its sample is missing."""
         if not flow.agree(self.has_sample()) and not self.cache.missing(self.stored, self.table_keys()):
             self.measure([], with_sample=True)
         return super().run()
@@ -84,7 +84,7 @@ class AbstractMeasureStage(AbstractMeasuring):
         return all(self.cache.done("compared", key) for key in self.compared_in)
 
     def sample(self) -> dict[flow.SampleKey, flow.TokenSample]:
-        """The sample of clean text of the stack that reads it (the first process's, if there are several)."""
+        """The sample of clean text, from the stack that reads it (the first process's, if there are several)."""
         paths = sorted(path for path in self.samples_folder.rglob("*-clean") if path.is_dir())
         return {(path.name.removesuffix("-clean"), "clean"): flow.TokenSample.load(path) for path in reversed(paths)}
 
@@ -110,7 +110,7 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
     @property
     @abstractmethod
     def corpus(self) -> Corpus:
-        """The sentences."""
+        """The sentences on which the model is measured."""
 
     @property
     def objective(self) -> AbstractObjective:
@@ -123,7 +123,7 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
         return self.measured(self.models.load(self.subject), names, with_sample)
 
     def measured(self, model: Model, names: Sequence[str], with_sample: bool, corpus: Corpus | None = None) -> Computed:
-        """Results of the measures for the model, on `corpus` instead of its own sentences if given."""
+        """Results of the measures for the model, on `corpus` if given, otherwise on the stage's own sentences."""
         measures = [measure for name in names for measure in self.by_table.get(name, [])]
         tables: Part = {}
         failures: tuple[flow.Failure, ...] = ()
@@ -179,7 +179,7 @@ def described(measures: Sequence[AbstractMeasure]) -> list:
 
 
 class LoadedOnce(Generic[Key]):
-    """Models that a checkpoint is compared with; `load` loads each once for all its measures, until `clear`."""
+    """The models with which a checkpoint is compared; each is loaded once for all measures and kept until `clear`."""
 
     def __init__(self, load: Callable[[Key], Model]) -> None:
         self._load = load
@@ -203,9 +203,9 @@ SHARDS = "shards"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasureGiven(AbstractMeasureStage):
-    """One model, as it is or with random weights, in memory only while needed.
+    """Measures one external model, as it is or with random weights, in memory only while it is needed.
 
-    With `merging`, its tables come from shards of other calls.
+    With `merging`, the tables come from shards of other calls.
     """
 
     guess = 1.0
@@ -216,7 +216,7 @@ class MeasureGiven(AbstractMeasureStage):
     corpus: Corpus
     measures: Sequence[AbstractMeasure]
     parameters: int
-    model_keys: dict[str, str]  # keys of its tables
+    model_keys: dict[str, str]  # keys of the model's tables
     pass_key: str
     merging: bool = False
 
@@ -231,7 +231,7 @@ class MeasureGiven(AbstractMeasureStage):
         bench: ResultCache,
         merging: bool = False,
     ) -> "MeasureGiven":
-        """The stage; the model is loaded for it and stays loaded until `release`."""
+        """Build the stage; the model is loaded for this and stays loaded until `release`."""
         model = given.load(options)
         if not (options.only or options.measures.tables):
             measures = _by_default(measures, model, note=given.trained)
@@ -265,7 +265,7 @@ class MeasureGiven(AbstractMeasureStage):
         self.__dict__.pop("model", None)
 
     def needed_for(self, parts: Sequence[str]) -> "MeasureGiven":
-        """The same stage, which keeps a sample for these parts of comparisons."""
+        """The same stage, which additionally keeps a sample for these parts of comparisons."""
         if not parts:
             return self
         stage = dataclasses.replace(self, compared_in=tuple(parts))
@@ -297,7 +297,7 @@ class MeasureGiven(AbstractMeasureStage):
 
     def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
         scores = {}
-        if GIVEN_SCORES.name in names:  # before the measures, so that a failing measure cannot suppress the report
+        if GIVEN_SCORES.name in names:  # before the measures, so that a failing measure cannot prevent the report
             scores = {GIVEN_SCORES.name: given_scores(self.model, self.corpus, self.options.max_length)}
             names = [name for name in names if name != GIVEN_SCORES.name]
         if self.merging and names:
@@ -307,7 +307,7 @@ class MeasureGiven(AbstractMeasureStage):
             return Computed(tables=scores)
         measures = [measure for measure in self.measures if measure.name in names]
         for_pairs = self.pair_measures if with_sample else []
-        # The error of a single requested measure is the command's error; among several, each fails alone.
+        # The error of a single requested measure is the command's error; among several measures, each fails alone.
         several = len(self.measures) > 1
         folder = self.fresh_samples_folder()
         measured = flow.collect(
@@ -343,12 +343,12 @@ def _scores_key(model: Model, corpus: Corpus, passes: PassOptions) -> str:
 
 
 def shards_in(folder: Path) -> list[Path]:
-    """Finished shards under `folder`; a killed one leaves only a hidden folder."""
+    """Finished shards under `folder`; a killed call leaves only a hidden folder."""
     return sorted(path for path in folder.rglob("*-of-*") if path.is_dir() and path.name[0].isdigit())
 
 
 def _by_default(measures: Sequence[AbstractMeasure], model: Model, note: bool) -> list[AbstractMeasure]:
-    """The measures that compute a table which was not named, with a note on the others."""
+    """The measures that run even if their table was not named, with a note on the others."""
     reasons = {measure: measure.unless_named(model) for measure in measures}
     for reason in {reason for reason in reasons.values() if reason and note}:
         names = " and ".join(measure.name for measure, own in reasons.items() if own == reason)

@@ -37,7 +37,7 @@ STATIC = "static"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasureModel(AbstractScoredMeasure):
-    """A model of a study, trained or not, scored and measured on sentences that no model was trained on."""
+    """Scores and measures a model of a study, trained or not, on sentences on which no model was trained."""
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureModel]":
@@ -52,7 +52,7 @@ class MeasureModel(AbstractScoredMeasure):
 
     @property
     def estimate(self) -> float:
-        """Estimated seconds; a masked LM is measured both on clean text and as it was trained."""
+        """Cost relative to training a masked LM; a masked LM is measured both on clean text and as it was trained."""
         relative = {"translation": 0.7, "causal-lm": 0.4, "masked-lm": 0.8}
         return relative.get(self.subject.recipe.objective.name, 0.5)
 
@@ -87,7 +87,7 @@ class MeasureModel(AbstractScoredMeasure):
 
     @cached_property
     def _with_training_text(self) -> list[str]:
-        """Tables that also need token counts of the training text, but learn nothing from it."""
+        """Tables that also need token counts of the training text, but whose measures learn nothing from it."""
         if not self.models.plan.analysis.training_sentences:
             return []
         return [name for name, writing in self.by_table.items() if isinstance(writing[0], MutualInformation)]
@@ -125,7 +125,7 @@ class MeasureModel(AbstractScoredMeasure):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractProbing(AbstractStudyMeasure):
-    """Probes of one trained or untrained model, on the sentences for the plan's tasks."""
+    """Probes one trained or untrained model on the sentences for the plan's tasks."""
 
     @property
     def corpus(self) -> Corpus:
@@ -140,14 +140,14 @@ class AbstractProbing(AbstractStudyMeasure):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProbeModel(AbstractProbing):
-    """A model of a study, trained or not, probed for the tasks of the section `probing`."""
+    """Probes a model of a study, trained or not, for the tasks of the section `probing`."""
 
     kind = "probe"
     named = "probe {self.subject.label}"
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ProbeModel]":
-        """Every measured model; controls that are equal for many objectives run one after another."""
+        """One stage for every measured model; controls that are equal for many objectives run one after another."""
         if not models.plan.probing.on:
             return []
         trained = [stage.recipe for stage in before if isinstance(stage, Train)]
@@ -168,7 +168,7 @@ class ProbeModel(AbstractProbing):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compare(AbstractTableStage):
-    """One pair, both trained or both untrained: distances between the samples from the measurements."""
+    """Distances between the token samples of a pair of models, which are both trained or both untrained."""
 
     kind = "compare"
     named = "compare {self.first.subject.label} and {self.second.subject.label}"
@@ -182,7 +182,7 @@ class Compare(AbstractTableStage):
         measuring = {stage.subject: stage for stage in before if isinstance(stage, MeasureModel)}
         pairs = [(measuring[a], measuring[b]) for a, b in model_pairs(models.plan, list(measuring))]
         stages: list[Compare] = []
-        alike: dict[str, str] = {}  # the first of equal pairs: the others wait for it and reuse its result
+        alike: dict[str, str] = {}  # the first of equal pairs; the others wait for it and reuse its result
         for a, b in pairs:
             part = pair_key(models, a.subject, b.subject)
             same = (alike[part],) if part in alike else ()
@@ -212,7 +212,7 @@ class Compare(AbstractTableStage):
 
 
 def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Subject]:
-    """Controls, then trained models; variants start with the plain objective's weights, so they need no control."""
+    """Controls, then trained models; variants have the plain objective's initial weights, so they need no control."""
     trained = [Subject(recipe=recipe) for recipe in recipes]
     plain = [one for one in trained if not one.recipe.objective.variant]
     controls = [one.before_training() for one in plain] if models.plan.analysis.untrained else []
@@ -220,7 +220,7 @@ def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Su
 
 
 def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
-    """The stages with their needs: for a trained model its training, for a control the first with equal states."""
+    """The stages with their needs: the training of a trained model, or the first control with equal states."""
     found: list[StudyStage] = []
     for stage, first in zip(stages, firsts(stages, lambda one: one.models.states_key(one.subject)), strict=True):
         models, subject = stage.models, stage.subject
@@ -232,10 +232,11 @@ def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
 def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
     """The pairs that the plan compares: both trained or both untrained, and never different in both objective and seed.
 
-    "objectives": all pairs of objectives with one seed, and each seed of an objective with the next, the last with the
-    first (with up to three seeds, all pairs); a variant of an objective only with that objective. "neighbours": those
-    of these pairs that are adjacent in the plan. "NAME|NAME": these two of each seed; with one name twice, its seeds.
-    There are no pairs if nothing is measured, and none with static vectors, which have no layers.
+    "objectives" means all pairs of objectives with the same seed, and each seed of an objective with the next one, the
+    last with the first (with up to three seeds, all pairs); a variant is paired only with its own objective and its
+    other variants. "neighbours" means pairs that are adjacent in the plan. "NAME|NAME" pairs these two objectives for
+    each seed or, if one name is given twice, its seeds. There are no pairs if nothing is measured, and none with static
+    vectors, which have no layers.
     """
     if not pair_measures(plan.analysis):
         return []
@@ -270,7 +271,7 @@ def _asked(plan: StudyPlan, rule: str, first: Recipe, second: Recipe) -> bool:
 
 
 def transfer_keys(states_key: str, other: str | None, plan: AnalysisPlan) -> dict[str, str]:
-    """Keys of the table, with `other` as digest of the other domain; empty if the plan names none."""
+    """Keys of the table, where `other` is the digest of the other domain; empty if the plan names no other domain."""
     if other is None:
         return {}
     measure = describe_measure(Ablation(sentences=plan.ablation_sentences))

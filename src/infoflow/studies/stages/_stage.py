@@ -1,4 +1,4 @@
-"""Base classes of a study's stages, which declare results, models and dependencies and share the rest.
+"""Base classes of a study's stages, which declare their results, models and dependencies and share the rest.
 
 A stage is a dataclass that declares its `kind`, its label (`named`), the tables that it `makes`, their dependencies
 (`depends`) and a `guess` of its cost, and does its work in `make`. This file does the rest, once for each kind of
@@ -30,7 +30,7 @@ AnyStage = TypeVar("AnyStage", bound="AbstractStage")
 class AbstractStage(ABC):
     """A stage of a graph, which an engine runs in any process with access to the run folder.
 
-    `needs` are the keys of stages that must be done before. Result files are named after their dependencies, so a
+    `needs` are the keys of the stages that must be done first. Result files are named after their dependencies, so a
     finished stage stays finished in every later graph that contains it.
     """
 
@@ -38,12 +38,12 @@ class AbstractStage(ABC):
     named: ClassVar[str]  # its label, for people: "train {self.recipe.name}"
     makes: ClassVar[Sequence[TableSchema]] = ()  # its tables, without the columns that identify models
     guess: ClassVar[float] = 0.05
-    """Rough cost relative to the training of a masked LM, until one of its kind is recorded."""
+    """Rough cost relative to the training of a masked LM, used until the cost of a stage of this kind is recorded."""
     with_training: ClassVar[bool] = False  # whether `infoflow train` runs it too, after the training of its model
     runs_models: ClassVar[bool] = True  # whether it uses the plan's threads and, if available, the GPU
 
     needs: tuple[str, ...] = ()
-    cost: float = 1.0  # seconds: recorded, else estimated
+    cost: float = 1.0  # seconds, recorded or else estimated
     threads: int = 1
     resources: Mapping[str, float] = field(default_factory=dict)
 
@@ -54,19 +54,19 @@ class AbstractStage(ABC):
 
     @abstractmethod
     def depends(self) -> list[Any]:
-        """Everything that its result depends on, different for any two stages of a graph."""
+        """Everything that the stage's result depends on; it must differ between any two stages of a graph."""
 
     @abstractmethod
     def is_done(self) -> bool:
-        """Whether nothing is missing; the same answer in every process of a group."""
+        """Whether no result is missing; every process of a group must get the same answer."""
 
     @abstractmethod
     def run(self) -> dict[str, Any]:
-        """Do what is missing, and return facts about it as plain values."""
+        """Do the missing work, and return facts about it as plain values."""
 
     @cached_property
     def key(self) -> str:
-        """The hash of its dependencies, which identifies it on every machine."""
+        """The hash of the stage's dependencies, which identifies the stage on every machine."""
         return digest(self.depends())
 
     @property
@@ -78,10 +78,10 @@ class AbstractStage(ABC):
         return self.guess
 
     def check(self) -> None:  # noqa: B027 (most need nothing)
-        """Refuse what would make the stage fail hours later; called before any stage of a graph is run."""
+        """Raise an error for whatever would make the stage fail hours later; called before any stage is run."""
 
     def columns(self) -> Mapping[str, Any]:
-        """The key columns that identify the models of its rows, with their values."""
+        """The key columns, with values, that identify the models of the stage's rows."""
         return {}
 
     def plain_schemas(self) -> Schemas:
@@ -97,7 +97,7 @@ class AbstractStage(ABC):
         return {}
 
     def failures(self) -> list[Failure]:
-        """Measures that failed in it; each lost only its own table."""
+        """Measures that failed in this stage; each failure costs only the measure's own table."""
         return []
 
     def _keyed(self, schema: TableSchema) -> TableSchema:
@@ -106,7 +106,7 @@ class AbstractStage(ABC):
         return schema.with_keys(*(key for key in keys if key.name in columns and key.name not in schema.column_names))
 
     def _with_columns(self, part: Part) -> Part:
-        """Add key columns; tables that have one of their own, such as updates over a training, keep it."""
+        """Add the key columns; tables that already have one, such as the update of checkpoints, keep their own."""
         columns = self.columns()
         return {
             name: frame.assign(**{one: value for one, value in columns.items() if one not in frame})
@@ -126,7 +126,7 @@ class AbstractKept(AbstractStage):
 
     @property
     def content(self) -> str:
-        """The key of the result: the stage's own, unless stages of several models share one."""
+        """The key of the result, which is the stage's own key unless stages of several models share a result."""
         return self.key
 
     def is_done(self) -> bool:
@@ -154,7 +154,7 @@ class AbstractTableStage(AbstractKept):
 
 
 class AbstractMeasuring(AbstractKept):
-    """A stage that makes and stores tables one by one: new ones leave the others unchanged, and each may fail alone."""
+    """A stage that stores tables one by one, so that new tables leave the others unchanged and each may fail alone."""
 
     @abstractmethod
     def table_keys(self) -> Mapping[str, str]:
@@ -182,7 +182,7 @@ class AbstractMeasuring(AbstractKept):
 class AbstractFactStage(AbstractKept):
     @abstractmethod
     def make(self) -> dict[str, Any]:
-        """The values."""
+        """Compute the plain values of the result."""
 
     def run(self) -> dict[str, Any]:
         return self.cache.facts(self.stored, self.content, self.make)
@@ -203,7 +203,7 @@ class TrainedInFolder(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractModelStage(AbstractFactStage):
-    """A stage that trains a model in its own folder; done once its facts are recorded, as long as the weights exist."""
+    """A stage that trains a model in its own folder; it is done if its facts are recorded and the weights exist."""
 
     model: TrainedInFolder
 
@@ -236,7 +236,7 @@ class OfModels(AbstractStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OfRecipe(OfModels):
-    """A stage of one trained model: its rows are about that model."""
+    """A stage of one trained model, whose rows are about that model."""
 
     recipe: Recipe
 
@@ -245,10 +245,10 @@ class OfRecipe(OfModels):
 
 
 def firsts(stages: Sequence[AnyStage], result: Callable[[AnyStage], str]) -> list[AnyStage | None]:
-    """For each stage the first preceding one with the same `result`, or None.
+    """For each stage, the first preceding stage with the same `result`, or None.
 
-    The later stage waits for it and reuses its result, since two processes that make it at the same time would remove
-    each other's files.
+    The later stage waits for the first one and reuses its result, since two processes that make the same result at the
+    same time would remove each other's files.
     """
     known: dict[str, AnyStage] = {}
     found: list[AnyStage | None] = []

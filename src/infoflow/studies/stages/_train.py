@@ -32,7 +32,7 @@ _COSTS = ("updates", "source_tokens", "target_tokens", "supervised_tokens", "sec
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Train(OfRecipe, AbstractFactStage):
-    """One recipe, from initial weights to a folder under `models/`."""
+    """Trains one recipe, from initial weights to a folder under `models/`."""
 
     kind = "train"
     named = "train {self.recipe.name}"
@@ -52,7 +52,7 @@ class Train(OfRecipe, AbstractFactStage):
         return training_estimate(self.recipe)
 
     def depends(self) -> list[Any]:
-        """Includes the name, since two recipes may give the same weights but are published under two names."""
+        """Include the name, since two recipes with the same weights are published under two names."""
         return ["train", self.content, self.recipe.name]
 
     @property
@@ -78,7 +78,7 @@ class Train(OfRecipe, AbstractFactStage):
         return facts
 
     def tables(self) -> Part:
-        """Data and cost of the training, and its losses."""
+        """Tables of the training's data, cost and losses."""
         keys, curve = self.columns(), learning_curve(self.models.log(self.recipe))
         return {
             TRAINING_RUNS.name: pd.DataFrame([{**keys, **self.facts()}]),
@@ -86,7 +86,7 @@ class Train(OfRecipe, AbstractFactStage):
         }
 
     def _forget_damaged(self) -> None:
-        """Discard a training whose weights have changed; it is repeated from its last checkpoint."""
+        """Discard a training run whose weights have changed; it is repeated from its last checkpoint."""
         models, recipe = self.models, self.recipe
         if is_first():
             weights = models.weights(recipe)
@@ -117,7 +117,7 @@ class Train(OfRecipe, AbstractFactStage):
 
 
 def learning_curve(log: Path) -> pd.DataFrame:
-    """step, source_tokens and value for at most 60 intervals of the log, shorter where the loss falls fast."""
+    """`step`, `source_tokens` and `value` for up to 60 intervals of the log, shorter ones where the loss falls fast."""
     if not log.exists():
         return pd.DataFrame(columns=["step", "source_tokens", "value"])
     lines = [line for line in read_log(log) if "loss" in line]
@@ -132,12 +132,12 @@ def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def training_estimate(recipe: Recipe) -> float:
-    """Estimated seconds, measured on a CPU at width 64: translation runs two stacks, on longer sentences."""
+    """Cost relative to a masked LM, measured on a CPU at width 64; translation runs two stacks on longer sentences."""
     return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(recipe.objective.name, 2.0)
 
 
 def training_hooks(models: StudyModels, recipe: Recipe, folder: Path) -> list[TrainingHook]:
-    """Hooks of subjects on the training in `folder`, such as a recorder of loss changes."""
+    """The subjects' hooks for the training in `folder`, such as a recorder of loss changes."""
     return [hook for hooks in provided("stages", "training_hooks") for hook in hooks(models, recipe, folder)]
 
 
@@ -152,17 +152,17 @@ def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
 # after retraining shows what only the closed context provides. The published models stay unchanged: each stage trains a
 # copy.
 
-_OPEN = ""  # the kind of the control, in which nothing is closed
+_OPEN = ""  # the control's kind, in which nothing is closed
 _WARMUP = 0.1  # share of the updates
-_VERSION = 1  # increase when the same plan trains or scores differently
+_VERSION = 1  # to be increased when the same plan trains or scores differently
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Retrain(OfRecipe, AbstractTableStage):
-    """One model trained further with one kind of self-attention closed in all blocks, or with none as the control.
+    """Trains one model further with one kind of self-attention closed in all blocks, or with none as the control.
 
-    The control's stage also translates with the converged model, with each kind closed in all blocks and in the upper
-    half.
+    The control's stage also scores translations of the converged model, with each kind closed in all blocks and in the
+    upper half.
     """
 
     kind = "retrain"
@@ -173,7 +173,7 @@ class Retrain(OfRecipe, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Retrain]":
-        """For each model that the plan names, the control and then one stage for each of its kinds."""
+        """For each model that the plan names, the control and then one stage for each of its kinds of attention."""
         plan, stages = models.plan, list[Retrain]()
         for recipe in plan.recipes(plan.context.objectives) if plan.context.on else []:
             control = cls(models=models, recipe=recipe, closed=_OPEN, needs=(Train(models=models, recipe=recipe).key,))
@@ -221,7 +221,7 @@ class Retrain(OfRecipe, AbstractTableStage):
         return found
 
     def _translated(self, model: Model, kind: str) -> pd.DataFrame:
-        """BLEU of the converged model with a kind closed in all blocks, and in the upper half."""
+        """BLEU of the converged model with one kind of attention closed in all blocks, and in the upper half."""
         every = heads.closings_of(model, kind)
         half = every[0].number // 2
         wanted = [one for one in every if one.which == "all" or (one.which, one.number) == ("upper", half)]
@@ -238,12 +238,12 @@ class Retrain(OfRecipe, AbstractTableStage):
     # -- training -----------------------------------------------------------------------------------------------------
 
     def _trained_key(self, closed: str) -> str:
-        """Key of the weights; the control has one key for all kinds of attention."""
+        """Key of the weights; the control has a single key for all kinds of attention."""
         plan = self.models.plan.context
         return digest([_VERSION, self.models.train_key(self.recipe), closed, plan.updates, plan.learning_rate])
 
     def _retrained(self, closed: str) -> Model:
-        """The further trained model, continued if interrupted and then read from its folder."""
+        """The model after further training (continued if it was interrupted), as read from its folder."""
         models, plan = self.models, self.models.plan.context
         folder = self.cache.path("retraining", self._trained_key(closed))
         model = models.load(Subject(recipe=self.recipe))
@@ -277,7 +277,7 @@ def _kinds(models: StudyModels, recipe: Recipe) -> list[str]:
 
 
 def _losses(stage: Retrain, model: Model, closings: Sequence[heads.Closing]) -> heads.VariantScores:
-    """Losses with these closings, on the analysed sentences that all models of the study are scored on."""
+    """Losses with these kinds of attention closed, on the analysed sentences, which are the same for all models."""
     models, options = stage.models, pass_options(stage.models, stage.recipe)
     reader = Reader(
         model,
@@ -292,9 +292,9 @@ def _losses(stage: Retrain, model: Model, closings: Sequence[heads.Closing]) -> 
 
 
 def _against(before: heads.VariantScores, after: heads.VariantScores) -> heads.VariantScores:
-    """Combine the open scores of one model with the scores of another, on the same sentences.
+    """Combine the open scores of one model with the scores of another model on the same sentences.
 
-    `before` has no closed scores. Losses end with those of token frequencies, which are equal in both.
+    `before` has no closed scores. The last losses are those of token frequencies, which are equal in both.
     """
     sums_VKS = np.concatenate([before.sums_VKS[:1], after.sums_VKS[1:2], before.sums_VKS[1:]])
     return dataclasses.replace(after, sums_VKS=sums_VKS)
