@@ -63,7 +63,7 @@ def test_halfway_layers_are_told_from_intervals(run):
     assert found.figures[0].words.endswith(
         "from layer 2 on in causal LM; from layer 1 on in masked LM and translation."
     )
-    assert logit.endswith("from layer 3 in causal LM, 3 in masked LM and 3 in translation.")
+    assert logit.startswith("By the logit lens, from layer 3 in causal LM, 3 in masked LM and 3 in translation, ")
     assert "within 0.00 nats" in untrained
 
 
@@ -95,7 +95,7 @@ def test_what_a_model_has_no_lens_for_is_not_told(run):
     logit, _ = drawn_section(run, "predicts").figures[0].answer
     first = drawn_section(run, "predicts").figures[0].words
     assert first.endswith("from layer 2 on in causal LM; from layer 1 on in translation.")
-    assert logit.endswith("from layer 3 in causal LM and 3 in masked LM.")
+    assert logit.startswith("By the logit lens, from layer 3 in causal LM and 3 in masked LM, ")
     _write(run, "lens", "nats", tuned)
     assert "from layer 1 on in translation" in drawn_section(run, "predicts").figures[0].words
 
