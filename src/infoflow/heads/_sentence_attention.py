@@ -105,7 +105,7 @@ def restore(bytes_: UInt8[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LayerAttention:
-    """One attention of one layer on one sentence."""
+    """Attention of one kind in one layer on one sentence."""
 
     layer: int
     weights: UInt8[np.ndarray, "head query key"]  # encoded by `quantise`

@@ -193,7 +193,7 @@ class AbstractObjective(ABC):
         return {"input_ids": inputs}
 
     def noise_epoch(self, epoch: int) -> int:
-        """The epoch as part of the noise's key; with a fixed number of noisy copies, the number of the copy."""
+        """The epoch that keys the noise; if there is a fixed number of noisy copies, the number of the epoch's copy."""
         return epoch
 
     def for_evaluation(self) -> "AbstractObjective":

@@ -256,7 +256,7 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _parts(self, func: Any, states: Tensor, value: Value, parts: list[Tensor]) -> None:
-        """The parts of a state that is cut along its width, as in fused gated MLPs."""
+        """Record the parts of a state that is cut along its width, as in fused gated MLPs."""
         cut = all(part.shape[:-1] == states.shape[:-1] for part in parts)
         whole = cut and torch.equal(torch.cat(parts, dim=-1), states)
         start = 0

@@ -44,7 +44,7 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> tuple[dict[str, 
 
 
 def most_disagreement(rows: pd.DataFrame) -> list[str]:
-    """Words by how much their occurrences differ at the highest layers, largest first.
+    """Words, sorted by how much their occurrences differ at the highest layers, largest first.
 
     With static vectors alone there is no difference, and words keep their order.
     """

@@ -27,7 +27,7 @@ def rank() -> tuple[int, int]:
 
 
 def share() -> slice:
-    """The batches of a part for this process."""
+    """The slice of a part's batches that this process handles."""
     number, processes = rank()
     return slice(number, None, processes)
 

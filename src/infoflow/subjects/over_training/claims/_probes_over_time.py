@@ -37,7 +37,7 @@ def best_layer_moves(objective: Spec, task: tuple[str, ...], labels: str = "task
     """Movement of the best layer after the task was learned.
 
     The columns are how many layers lower the best layer is at the end than when nine tenths of the gain were reached;
-    the accuracy that the last layer has lost since then; and the reach of the former. A gain that exists at the first
+    the accuracy that the last layer has lost since then; and the reach of both. A gain that exists at the first
     checkpoint, or still grows, does not date the learning of the task.
     """
     return _scores(objective, task, labels).reduce(_moves, control=labels != "task")

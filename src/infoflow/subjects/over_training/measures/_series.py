@@ -185,7 +185,7 @@ def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[C
 
 
 def _homes(folder: Path) -> dict[str, Path]:
-    """The folders with checkpoints, by the name of their training."""
+    """The folders with checkpoints, by the name of their training run."""
     for home in (folder, *(folder / name for name in _INSIDE)):
         if any(_is_checkpoint(path) for path in _subfolders(home)):
             return {_name(folder): home}
@@ -212,7 +212,7 @@ def _digests(folder: Path) -> tuple[str, ...]:
 
 
 def _name(folder: Path) -> str:
-    """The last part of the path, with the parent's if the folder is called checkpoints."""
+    """The last part of the path, preceded by the parent folder's name if the folder is called checkpoints."""
     path = folder.resolve()
     return f"{path.parent.name}/{path.name}" if path.name in _INSIDE else path.name
 
