@@ -67,7 +67,7 @@ def test_scores_under_another_name_are_not_passed_over_in_silence(tmp_path, monk
     [
         ("", (), "holds no pairs"),
         ("a\n", (), "tab-separated cells"),
-        ("a\tb\nc\n", (), "line 2: 2 cells"),
+        ("a\tb\nc\n", (), "line 2: 2 tab-separated cells were expected. Got 1"),
         ("a\t\n", (), "line 1: a pair has two texts. Its reference is nothing"),
         ("a\tb\tgood\n", (), "line 1: the human score must be a number"),
         ("a\tb\tnan\n", (), "must be a number"),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from infoflow.corpus import generate_grammar, load_corpus, train_tokenizer
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, make_display, use_display
 from infoflow.heads import Confidence, Entropy
 from infoflow.models import load_model
 from infoflow.objectives import Vocabulary, make_objective
@@ -125,6 +125,21 @@ def test_one_model_and_options_by_name(folders: list[str], tmp_path) -> None:
         analyze(folders[0], corpu="grammar:60")
     with pytest.raises(UserError, match=r"corpus must be a name or a path, .* Got \["):
         analyze(folders[0], corpus=["a sentence"])
+
+
+def test_distances_of_too_few_occurrences_are_computed_if_they_are_named(folders: list[str], tmp_path, capsys) -> None:
+    by_frequency = {"change_by_frequency", "influence_by_frequency"}
+    few = dataclasses.replace(SETTINGS, frequency_occurrences=319)  # a model of width 32 needs 320
+    options = AnalyzeOptions(corpus="grammar:400", sentences=350, control=False, measures=few)
+    named = dataclasses.replace(options, only=tuple(by_frequency))
+    enough = dataclasses.replace(options, measures=SETTINGS)
+    with use_display(make_display("plain")):
+        runs = [analyze(folders[1], each, tmp_path / str(i)) for i, each in enumerate((options, named, enough))]
+    found = [by_frequency & set(run.tables) for run in runs]
+    assert found == [set(), by_frequency, by_frequency]
+    assert (
+        "319 occurrences for each range of ranks are fewer than ten for each dimension (320)" in capsys.readouterr().err
+    )
 
 
 def test_a_link_keeps_its_own_name(folders: list[str], tmp_path) -> None:
