@@ -5,7 +5,7 @@ from support.tiny_heads import bert, trees
 
 from infoflow.cli import run
 from infoflow.foundation import make_display, use_display
-from infoflow.studies import AnalyzeOptions, estimated
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, estimated
 
 CORPUS = trees(40)
 
@@ -28,6 +28,11 @@ def test_counts_are_those_of_the_loaded_model_and_no_weights_are_read(tmp_path, 
     assert counts.linear == sum(
         one.weight.numel() for one in model.module.modules() if isinstance(one, torch.nn.Linear)
     )
+    few = AnalyzeOptions(corpus=str(text), measures=AnalysisPlan(frequency_occurrences=359))
+    with use_display(make_display("silent")):
+        of_few = estimated(str(tmp_path / "model"), few)[2]
+    left_out = {one.table for one in found} - {one.table for one in of_few}
+    assert left_out == {"change_by_frequency", "influence_by_frequency"}  # width 36 needs 360, as in the analysis
     by_table = {one.table: one for one in found}
     assert {"lens", "head_ablation", "head_confidence", "mutual_information"} <= set(by_table)
     assert by_table["head_ablation"].passes > by_table["head_importance"].passes > 0 == by_table["geometry"].passes

@@ -109,8 +109,8 @@ class AbstractMeasure(ABC):
         """Why this measure does not apply to `model` (it is then skipped with that note), or None."""
         return None
 
-    def unless_named(self, model: Model) -> str | None:
-        """Why `infoflow analyze` computes the table of `model` only if `--only` names it, or None."""
+    def unless_named(self, width: int) -> str | None:
+        """Why `infoflow analyze` computes the table of a model of this width only if `--only` names it, or None."""
         return None
 
     def why_not(self, model: Model) -> str | None:

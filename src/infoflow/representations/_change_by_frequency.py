@@ -9,7 +9,6 @@ import pandas as pd
 
 from infoflow.flow import RankStrata, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import UserError, as_written, current_display
-from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import LEAST_PER_DIMENSION, ROWS_PER_DIMENSION, check_side, warn_few_rows
@@ -58,9 +57,9 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
     return enough.tolist(), size
 
 
-def too_few_by_default(per_bin: int, model: Model) -> str | None:
-    """Why PWCCA of `per_bin` occurrences is biased for the model's width; None if there are ten per dimension."""
-    least = ROWS_PER_DIMENSION * max(stack.width for stack in model.anatomy.stacks)
+def too_few_by_default(per_bin: int, width: int) -> str | None:
+    """Why PWCCA of `per_bin` occurrences is biased at this width; None if there are ten per dimension."""
+    least = ROWS_PER_DIMENSION * width
     if per_bin >= least:
         return None
     return f"{per_bin:,} occurrences for each range of ranks are fewer than ten for each dimension ({least:,})"
@@ -125,8 +124,8 @@ class ChangeByFrequency(SampleMeasure):
         self.per_bin, self.edges, self.side = per_bin, tuple(edges), side
         self.request = SampleRequest(strata=RankStrata(edges=self.edges, per_bin=per_bin))
 
-    def unless_named(self, model: Model) -> str | None:
-        return too_few_by_default(self.per_bin, model)
+    def unless_named(self, width: int) -> str | None:
+        return too_few_by_default(self.per_bin, width)
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         bins = sample.rank_bins(self.edges)

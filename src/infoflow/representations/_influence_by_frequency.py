@@ -298,8 +298,8 @@ class InfluenceByFrequency(Intervention):
         """Refuses models in which a token influences others through anything other than attention."""
         return model.anatomy.beside_attention()
 
-    def unless_named(self, model: Model) -> str | None:
-        return too_few_by_default(self.per_bin, model)
+    def unless_named(self, width: int) -> str | None:
+        return too_few_by_default(self.per_bin, width)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         stacks = [reader.source_stack]

@@ -20,6 +20,7 @@ from infoflow.models import empty_model, existing, find_tokenizers
 
 from ._analyze import asked_measures, corpus_of
 from ._given import AnalyzeOptions
+from ._measures import wanted_at
 
 _QUANTISED_BYTES = {"int8": 1}
 _ROWS, _REPEATS = 512, 8  # of the matrix benchmark
@@ -193,6 +194,7 @@ def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[E
     counts, weights = _counted(
         source, corpus_of(options, [source]), options.tokenizer, options.max_length, options.device
     )
+    measures, _ = wanted_at(counts.width, measures, options)
     passes = options.measures.passes(seed=options.seed, max_length=options.max_length)
     return counts, _weight_bytes(counts, weights, options.dtype, options.quantize), estimates(measures, counts, passes)
 

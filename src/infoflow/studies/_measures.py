@@ -231,6 +231,22 @@ def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
     ]
 
 
+def wanted_at(
+    width: int, measures: Sequence[AbstractMeasure], options: "AnalyzeOptions"
+) -> tuple[list[AbstractMeasure], dict[str, list[str]]]:
+    """The measures that an analysis of a model of this width runs, and the names of the others by reason."""
+    if options.only or options.measures.tables:
+        return list(measures), {}
+    kept: list[AbstractMeasure] = []
+    left_out: dict[str, list[str]] = {}
+    for measure in measures:
+        if reason := measure.unless_named(width):
+            left_out.setdefault(reason, []).append(measure.name)
+        else:
+            kept.append(measure)
+    return kept, left_out
+
+
 def measures_by_table(measures: Sequence[AbstractMeasure]) -> dict[str, list[AbstractMeasure]]:
     """The measures by the name of their table; several measures may write the same table."""
     tables: dict[str, list[AbstractMeasure]] = {}

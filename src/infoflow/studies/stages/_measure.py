@@ -20,7 +20,7 @@ from infoflow.objectives import AbstractObjective
 from infoflow.results import GIVEN_SCORES, TASK_SCORES, Subject
 
 from .._given import AnalyzeOptions, GivenModel, given_scores
-from .._measures import measures_by_table, pair_measures
+from .._measures import measures_by_table, pair_measures, wanted_at
 from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._scores import content_ids_of, task_scores
 from ._stage import AbstractMeasuring, OfModels
@@ -233,8 +233,12 @@ class MeasureGiven(AbstractMeasureStage):
     ) -> "MeasureGiven":
         """Build the stage; the model is loaded for this and stays loaded until `release`."""
         model = given.load(options)
-        if not (options.only or options.measures.tables):
-            measures = _by_default(measures, model, note=given.trained)
+        width = max(stack.width for stack in model.anatomy.stacks)
+        measures, left_out = wanted_at(width, measures, options)
+        for reason, names in left_out.items() if given.trained else ():
+            current_display().note(
+                f"{' and '.join(names)} of {model.name}: left out, because {reason}. --only computes them."
+            )
         passes = dataclasses.replace(passes, corruption=given.corruption)
         scored = options.probing.on or GIVEN_SCORES.name in options.only
         stage = cls(
@@ -345,12 +349,3 @@ def _scores_key(model: Model, corpus: Corpus, passes: PassOptions) -> str:
 def shards_in(folder: Path) -> list[Path]:
     """Finished shards under `folder`; a killed call leaves only a hidden folder."""
     return sorted(path for path in folder.rglob("*-of-*") if path.is_dir() and path.name[0].isdigit())
-
-
-def _by_default(measures: Sequence[AbstractMeasure], model: Model, note: bool) -> list[AbstractMeasure]:
-    """The measures that run even if their table was not named, with a note on the others."""
-    reasons = {measure: measure.unless_named(model) for measure in measures}
-    for reason in {reason for reason in reasons.values() if reason and note}:
-        names = " and ".join(measure.name for measure, own in reasons.items() if own == reason)
-        current_display().note(f"{names} of {model.name}: left out, because {reason}. --only computes them.")
-    return [measure for measure, reason in reasons.items() if reason is None]
