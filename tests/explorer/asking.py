@@ -11,8 +11,8 @@ import numpy as np
 from infoflow.explorer import Explorer
 from infoflow.models import Model
 from infoflow.subjects.explorer.server._answers import Responses
-from infoflow.subjects.explorer.server._asked import asked
 from infoflow.subjects.explorer.server._readings import ExploredModel, Readings
+from infoflow.subjects.explorer.server._request import parsed
 
 KINDS = ("masked", "causal", "translation", "grouped", "pruned")
 SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
@@ -64,7 +64,7 @@ def responses(models: Sequence[Model], most_bytes: int) -> Responses:
 
 def heard(**fields):
     """A question as the explorer has understood it."""
-    return asked(question(**fields))
+    return parsed(question(**fields))
 
 
 def opened(answer: bytes) -> tuple[dict, dict[str, bytes]]:

@@ -93,8 +93,8 @@ def test_heads_with_one_habit_are_named_and_others_are_not():
     weights = np.stack([looking(previous, size), looking(third, size, 0.9), looking(mixed, size, 0.95)])
     found = {one.head: one for one in telling_heads(*attending(weights))}
     assert set(found) == {0, 1}
-    assert found[0].told == "looks at the token before (9 of 9 tokens)"
-    assert found[1].told == "looks at “w3” (10 of 10 tokens)"
+    assert found[0].description == "looks at the token before (9 of 9 tokens)"
+    assert found[1].description == "looks at “w3” (10 of 10 tokens)"
     assert found[1].confidence == pytest.approx(0.9, abs=0.01)
     assert [one.head for one in telling_heads(*attending(weights))] == [1, 0]
 
@@ -113,7 +113,7 @@ def test_the_first_token_of_a_causal_model_does_not_count():
     for query in range(1, size):
         weights[query, 0] = 0.9
     (one,) = telling_heads(*attending(weights[None], causal=True))
-    assert one.told == "looks at “w0” (5 of 5 tokens)"
+    assert one.description == "looks at “w0” (5 of 5 tokens)"
 
 
 def test_many_heads_with_one_habit_leave_room_for_others():

@@ -32,7 +32,7 @@ def random_model(class_name: str, config) -> transformers.PreTrainedModel:
 def test_a_whole_family_is_taken_without_being_known(rows):
     model = load_model(build_toy())
     assert model.pads
-    assert model.anatomy.beside_attention() is None
+    assert model.anatomy.outside_attention() is None
     assert [(stack.name, len(stack.layers), stack.width) for stack in model.anatomy.stacks] == [("encoder", 3, 16)]
 
 
@@ -70,7 +70,7 @@ def test_a_family_that_padding_changes_is_not_padded(rows):
 def test_a_hidden_second_mixer_is_found_in_each_block():
     model = load_model(build_toy("second mixer"))
     assert [layer.other_paths for layer in model.anatomy.stacks[0].layers] == [True] * 3
-    assert "blocks 0, 1, 2 of the encoder" in str(model.anatomy.beside_attention())
+    assert "blocks 0, 1, 2 of the encoder" in str(model.anatomy.outside_attention())
     assert "outside attention" in str(model.anatomy)
 
 
@@ -105,7 +105,7 @@ def test_every_tested_family_pads_and_attends_only(model):
 def test_precision_makes_no_other_family(build_module, family, dtype):
     model = load_model(build_module(family).to(dtype))
     assert model.pads
-    assert model.anatomy.beside_attention() is None
+    assert model.anatomy.outside_attention() is None
 
 
 # -- families of transformers that were measured wrongly

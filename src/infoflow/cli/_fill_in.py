@@ -94,7 +94,7 @@ def fill_in(
         check_output(RunFolder(folder), _KIND)
         names = dict(zip(models, cli.names_of(models, name, anonymous), strict=True))
         loaded = {one: reading.load(one, device, names[one]) for one in models}
-        frame = _asked(loaded, read, options, lens)
+        frame = _answers(loaded, read, options, lens)
         frame["model"] = frame["model"].map(names)
         run = _written(folder, frame, read, {names[path]: model for path, model in loaded.items()}, models)
         if anonymous:
@@ -120,7 +120,7 @@ def _user_error(text: str) -> "UserError":
     return UserError(text)
 
 
-def _asked(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions", lens: Path | None) -> "pd.DataFrame":
+def _answers(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions", lens: Path | None) -> "pd.DataFrame":
     import pandas as pd
 
     from infoflow.foundation import current_display
@@ -170,18 +170,18 @@ def _written(
 def _show(frame: "pd.DataFrame", name: str) -> None:
     """Print the curve over layers, then each relation at the top and at its best layer."""
     macro = frame[frame["average"] == "macro"]
-    ways = list(dict.fromkeys(zip(macro["lens"], macro["prompts"], macro["ensemble"], strict=True)))
+    variants = list(dict.fromkeys(zip(macro["lens"], macro["prompts"], macro["ensemble"], strict=True)))
     top = int(macro["layer"].max())
     first = macro[macro["layer"] == top].iloc[0]
     cli.show(f"{name}: " * bool(name) + f"{first['vocabulary']:,} candidates; {first['left_out']:,} facts left out.")
-    columns = [" ".join([*([lens] if lens != "logit" else []), family, how]) for lens, family, how in ways]
+    columns = [" ".join([*([lens] if lens != "logit" else []), family, how]) for lens, family, how in variants]
     rows = [
-        [str(layer), *(_cell(macro[(macro["layer"] == layer) & _is(macro, way)]) for way in ways)]
+        [str(layer), *(_cell(macro[(macro["layer"] == layer) & _is(macro, way)]) for way in variants)]
         for layer in range(top + 1)
     ]
     cli.show_table(["layer", *columns], rows, "P@1 by layer, mean over relations [95%]")
     rows = []
-    for way, column in zip(ways, columns, strict=True):
+    for way, column in zip(variants, columns, strict=True):
         last = frame[_is(frame, way) & (frame["layer"] == top)]
         for row in last[last["average"] != "relation"].to_dict("records"):
             value = cli.estimate(row["value"], row["low"], row["high"])
@@ -189,11 +189,11 @@ def _show(frame: "pd.DataFrame", name: str) -> None:
     cli.show()
     cli.show_table(["prompts", "average", "P@1", "majority", "no subject", "facts"], rows, "At the top layer")
     cli.show()
-    _show_relations(frame[_is(frame, ways[0]) & (frame["average"] == "relation")], top, columns[0])
+    _show_relations(frame[_is(frame, variants[0]) & (frame["average"] == "relation")], top, columns[0])
 
 
-def _is(frame: "pd.DataFrame", way: tuple[str, str, str]) -> "pd.Series":
-    lens, family, how = way
+def _is(frame: "pd.DataFrame", variant: tuple[str, str, str]) -> "pd.Series":
+    lens, family, how = variant
     return (frame["lens"] == lens) & (frame["prompts"] == family) & (frame["ensemble"] == how)
 
 

@@ -127,10 +127,10 @@ _EXTRAS = {
 def check_extras(arguments: Sequence[str]) -> None:
     """Refuse a command at once if its extra is missing, not seconds later when torch has been imported."""
     single = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--") else [one])]
-    asked = {arguments[0], *single[1:], *(Path(one).suffix for one in single[1:])}
-    asked |= {f"{option} {value}" for option, value in pairwise(single)}
+    words = {arguments[0], *single[1:], *(Path(one).suffix for one in single[1:])}
+    words |= {f"{option} {value}" for option, value in pairwise(single)}
     for name, (feature, packages, modules, extra) in _EXTRAS.items():
-        if name in asked and not asked & {"--help", "-h"} and not all(map(find_spec, modules)):
+        if name in words and not words & {"--help", "-h"} and not all(map(find_spec, modules)):
             from infoflow.foundation import missing_extra
 
             raise missing_extra(feature, packages, extra)

@@ -197,8 +197,8 @@ def study(
         ]
         cli.show_table(["model", "test score", "value [95%]", "without context"], rows)
         cli.show()
-        for told in _not_learned(scores):
-            cli.show(told)
+        for failure in _not_learned(scores):
+            cli.show(failure)
         show_scorecard(run.findings, untestable=False)
         cli.show(
             f"All claims, including those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}"

@@ -79,7 +79,7 @@ class AbstractSentences:
         copies are counted within the part.
         """
         if self._content_ids is None:
-            self._content_ids = content_ids(self.column("text"), self._beside_text)
+            self._content_ids = content_ids(self.column("text"), self._other_columns)
         return self._content_ids
 
     @property
@@ -129,7 +129,7 @@ class AbstractSentences:
             )
         return documents
 
-    def _beside_text(self, rows: np.ndarray) -> Iterator[list[Any]]:
+    def _other_columns(self, rows: np.ndarray) -> Iterator[list[Any]]:
         """All columns except text and document of the sentences at `rows`."""
         columns = sorted(self.columns - {"text", "document"})  # numbers depend on the order of documents
         if not columns:

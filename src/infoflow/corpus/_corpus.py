@@ -33,7 +33,7 @@ from ._plain_text import (
 )
 from ._split import SplitRule, split_rows
 from ._store import store
-from ._tables import read_columns, starts_beside, table_holds
+from ._tables import nested_starts, read_columns, table_holds
 from ._tagged import QUESTION_COLUMNS, read_squad, read_tagged, read_word_answers, tagged_columns
 
 _READER_VERSION = 2  # increase when a reader returns different rows for the same file
@@ -266,15 +266,15 @@ class Corpus(AbstractSentences):
             UserError: As in `from_text`; a column is unnamed or missing, or holds something other than text.
         """
         path, as_is = as_it_is(path)
-        answer_starts = answer_starts or starts_beside(answers, partial(table_holds, path))
+        answer_starts = answer_starts or nested_starts(answers, partial(table_holds, path))
         named = [text, translation, *([document] if document else [])]
-        beside = _given(label=label, bad=bad, second=second, question=question, choices=choices)
-        beside |= _given(answers=answers, answer_starts=answer_starts, references=references)
-        facts = {"reader": "table", "kind": path.suffix.lower(), "columns": named, **cut_facts(lines), **beside}
-        read = read_columns(path, text, translation, document, **beside)
+        extra = _given(label=label, bad=bad, second=second, question=question, choices=choices)
+        extra |= _given(answers=answers, answer_starts=answer_starts, references=references)
+        facts = {"reader": "table", "kind": path.suffix.lower(), "columns": named, **cut_facts(lines), **extra}
+        read = read_columns(path, text, translation, document, **extra)
         if not as_is:
             read = plausible(read, path, _given(text=text, translation=translation))
-        rows, columns = _shaped(read, translation, document, lines, str(path), beside=beside)
+        rows, columns = _shaped(read, translation, document, lines, str(path), extra=extra)
         return cls._from_files([path], rows, columns, facts, name)
 
     @classmethod
@@ -326,11 +326,11 @@ class Corpus(AbstractSentences):
         Raises:
             UserError: A column is missing, or holds something other than text.
         """
-        answer_starts = answer_starts or starts_beside(answers, partial(frame_holds, frame))
-        beside = _given(label=label, bad=bad, second=second, question=question, choices=choices)
-        beside |= _given(answers=answers, answer_starts=answer_starts, references=references)
-        read = read_frame(frame, text, translation, document, **beside)
-        rows, columns = _shaped(read, translation, document, lines, name, beside=beside)
+        answer_starts = answer_starts or nested_starts(answers, partial(frame_holds, frame))
+        extra = _given(label=label, bad=bad, second=second, question=question, choices=choices)
+        extra |= _given(answers=answers, answer_starts=answer_starts, references=references)
+        read = read_frame(frame, text, translation, document, **extra)
+        rows, columns = _shaped(read, translation, document, lines, name, extra=extra)
         return cls(store(rows, columns, name), name)
 
     @classmethod
@@ -366,7 +366,7 @@ class Corpus(AbstractSentences):
         columns |= _given(label=label, bad=bad, second=second, question=question, choices=choices)
         columns |= _given(answers=answers, answer_starts=answer_starts, references=references)
         dataset = one_split(dataset, columns)
-        if not answer_starts and (starts := starts_beside(answers, partial(dataset_holds, dataset))):
+        if not answer_starts and (starts := nested_starts(answers, partial(dataset_holds, dataset))):
             columns["answer_starts"] = starts
         fingerprint = getattr(dataset, "_fingerprint", None) if isinstance(dataset, Dataset) else None
         facts = [columns, cut_facts(lines)] if lines == "paragraphs" else [columns]
@@ -507,10 +507,10 @@ def _shaped(
     document: str | None,
     lines: Lines,
     where: str,
-    beside: Collection[str] = (),
+    extra: Collection[str] = (),
 ) -> tuple[Iterator[Row | None], tuple[str, ...]]:
     """Rows with numbered documents and split paragraphs, and their columns."""
-    columns = ("text", *(["translation"] if translation else []), *(["document"] if document else []), *beside)
+    columns = ("text", *(["translation"] if translation else []), *(["document"] if document else []), *extra)
     return cut_lines(number_documents(rows, where) if document else rows, lines), columns
 
 

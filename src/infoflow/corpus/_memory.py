@@ -11,7 +11,7 @@ from infoflow.foundation import UserError, as_written
 
 from ._alignment import running_text
 from ._columns import WHOLE_COLUMNS, Row, label, look_up, pair, plain_text, sentence
-from ._tables import LISTED, beside_value, check_columns, completed, readers, table_rows
+from ._tables import LISTED, check_columns, completed, extra_value, readers, table_rows
 
 
 def read_sentences(
@@ -57,15 +57,15 @@ def is_frame(value: Any) -> bool:
 
 
 def read_frame(
-    frame: Any, text: str | None, translation: str | None, document: str | None = None, **beside: str
+    frame: Any, text: str | None, translation: str | None, document: str | None = None, **extra: str
 ) -> Iterator[Row | None]:
     """Rows of a frame's columns; None if a sentence is missing or blank."""
     where = f"the {type(frame).__module__.partition('.')[0]} frame"
-    check_columns(where, list(frame.columns), text, translation, document, *beside.values())
-    named = [column for column in (text, translation, document, *beside.values()) if column]
+    check_columns(where, list(frame.columns), text, translation, document, *extra.values())
+    named = [column for column in (text, translation, document, *extra.values()) if column]
     sources = list(dict.fromkeys(_source(frame, column) for column in named))
     records = (dict(zip(sources, cells, strict=True)) for cells in zip(*(frame[one] for one in sources), strict=True))
-    return table_rows(enumerate(records, start=1), where, str(text), translation, document, beside)
+    return table_rows(enumerate(records, start=1), where, str(text), translation, document, extra)
 
 
 def frame_holds(frame: Any, column: str) -> bool:
@@ -165,7 +165,7 @@ def _value(
             return labels[value] if 0 <= value < len(labels) else None
         return label(value, "the dataset", number)
     if name in LISTED:
-        return beside_value(name, value, "the dataset", number, source)
+        return extra_value(name, value, "the dataset", number, source)
     if name in _OF_SENTENCES:
         return read.get(name, sentence)(value, "the dataset", number, source)
     if value is None:

@@ -57,7 +57,7 @@ def _load(spacy: Any, parser: str) -> Any:
 
 def _rows(corpus: Corpus, pipeline: Any) -> Iterator[Row | None]:
     sentences = ((each.text, {"translation": each.translation, "document": each.document}) for each in corpus)
-    for document, beside in pipeline.pipe(sentences, as_tuples=True, batch_size=256):
+    for document, fields in pipeline.pipe(sentences, as_tuples=True, batch_size=256):
         tokens = [token for token in document if not token.is_space]
         if not tokens:
             yield None
@@ -65,7 +65,7 @@ def _rows(corpus: Corpus, pipeline: Any) -> Iterator[Row | None]:
         place = {token.i: index for index, token in enumerate(tokens)}
         yield {
             "text": document.text,
-            **beside,
+            **fields,
             "words": [token.text for token in tokens],
             "upos": [token.pos_ for token in tokens],
             # A root is its own head; a token attached to white space becomes a root.

@@ -129,9 +129,9 @@ def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: st
 
 
 def _empty(name: str, columns: Sequence[str], dropped: int) -> UserError:
-    beside = [column for column in columns if column in _MUST_HAVE]
-    if beside and dropped:
-        listed = f"{', '.join(['text', *beside[:-1]])} and {beside[-1]}"
+    needed = [column for column in columns if column in _MUST_HAVE]
+    if needed and dropped:
+        listed = f"{', '.join(['text', *needed[:-1]])} and {needed[-1]}"
         return UserError(
             f"Each example needs {listed}. In {name} none of {dropped:,} examples has all of these filled.\n"
             "Correct the file, or name other columns."

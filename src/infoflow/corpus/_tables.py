@@ -23,7 +23,7 @@ LARGEST_JSON = 100_000_000
 
 NEEDED = frozenset({"bad", "second", "question", "choices"})
 """Columns, apart from the text, that must have a value in every row."""
-ASKED = frozenset({"question", "choices", "references"})
+QUESTION_COLUMNS = frozenset({"question", "choices", "references"})
 """Columns with questions about a text, or with further references; with these, the text itself may be a list."""
 LISTED = frozenset({"choices", "answers", "answer_starts", "references"})
 """Columns with a list in each row."""
@@ -59,7 +59,7 @@ def read_records(path: Path) -> Records:
     return ((number, record) for number, record in table.records(table.columns) if record)
 
 
-def starts_beside(answers: str | None, holds: Callable[[str], bool]) -> str | None:
+def nested_starts(answers: str | None, holds: Callable[[str], bool]) -> str | None:
     """The column of start characters for nested answers.
 
     For `answers.text`, as in Hugging Face's SQuAD, it is `answers.answer_start`; None for other names, or if the table
@@ -78,45 +78,45 @@ def table_holds(path: Path, column: str) -> bool:
 
 
 def read_columns(
-    path: Path, text: str | None, translation: str | None, document: str | None = None, **beside: str
+    path: Path, text: str | None, translation: str | None, document: str | None = None, **extra: str
 ) -> Iterator[Row | None]:
-    """Sentences of the column `text` with translations, document names, and the columns in `beside`, such as `label`.
+    """Sentences of the column `text` with translations, document names, and the columns in `extra`, such as `label`.
 
     A row is None if a sentence is missing or blank. A text with a question may be a list: the turns of a dialogue.
 
     A table may lack the column of `references`, as in a training part with a single reference per text.
     """
     check_readable(path)
-    table = _opened(path, [text, translation, document, *beside.values()])
-    needed = {name: column for name, column in beside.items() if name != "references" or column in table.columns}
-    if needed.keys() != beside.keys():
-        current_display().note(f"{path} has no column {beside['references']}: each example has a single reference.")
+    table = _opened(path, [text, translation, document, *extra.values()])
+    needed = {name: column for name, column in extra.items() if name != "references" or column in table.columns}
+    if needed.keys() != extra.keys():
+        current_display().note(f"{path} has no column {extra['references']}: each example has a single reference.")
     check_columns(str(path), table.columns, text, translation, document, *needed.values())
     records = table.records([c for c in (text, translation, document, *needed.values()) if c])
-    return table_rows(records, str(path), str(text), translation, document, beside)
+    return table_rows(records, str(path), str(text), translation, document, extra)
 
 
 def table_rows(
-    records: Records, where: str, text: str, translation: str | None, document: str | None, beside: Mapping[str, str]
+    records: Records, where: str, text: str, translation: str | None, document: str | None, extra: Mapping[str, str]
 ) -> Iterator[Row | None]:
     """Rows of numbered records, as in `read_columns`; `where` names the table in messages."""
-    read = readers(beside)
+    read = readers(extra)
     for number, record in records:
         source = read["text"](look_up(record, text), where, number, text)
         if translation is None:
             row: Row | None = {"text": source} if source else None
         else:
             row = pair(source, read["translation"](look_up(record, translation), where, number, translation))
-        if row and beside:
-            further = {name: beside_value(name, look_up(record, one), where, number) for name, one in beside.items()}
+        if row and extra:
+            further = {name: extra_value(name, look_up(record, one), where, number) for name, one in extra.items()}
             row = completed({**row, **further}, where, number)
         yield {**row, "document": look_up(record, document)} if row and document else row
 
 
-def readers(beside: Collection[str]) -> dict[str, Callable[..., str | None]]:
+def readers(extra: Collection[str]) -> dict[str, Callable[..., str | None]]:
     """Converters of the text and its translation, which may be lists depending on the other columns."""
-    asked, several = not ASKED.isdisjoint(beside), "references" in beside
-    return {"text": passage if asked else sentence, "translation": first_text if several else sentence}
+    is_passage, several = not QUESTION_COLUMNS.isdisjoint(extra), "references" in extra
+    return {"text": passage if is_passage else sentence, "translation": first_text if several else sentence}
 
 
 def completed(row: Row, where: str, number: int) -> Row | None:
@@ -133,7 +133,7 @@ def completed(row: Row, where: str, number: int) -> Row | None:
     return row
 
 
-def beside_value(name: str, value: Any, where: str, number: int, column: str = "") -> Any:
+def extra_value(name: str, value: Any, where: str, number: int, column: str = "") -> Any:
     """The value of a column other than the text, in the corpus's form."""
     column = column or name
     if name == "label":

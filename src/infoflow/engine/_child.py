@@ -92,21 +92,21 @@ class _Mouth:
 
 def _listen(connection: Connection, grace: float) -> None:
     """Turn `stop` and the end of the pipe into a stop request; after the latter, end the process within `grace` s."""
-    asked = threading.Event()
+    stopping = threading.Event()
     while True:
         try:
             connection.recv_bytes()
         except (EOFError, OSError):
-            _ask(asked)
+            _request_stop(stopping)
             time.sleep(grace)
             os._exit(ORPHANED)
-        _ask(asked)
+        _request_stop(stopping)
 
 
-def _ask(asked: threading.Event) -> None:
-    if asked.is_set():
+def _request_stop(stopping: threading.Event) -> None:
+    if stopping.is_set():
         return
-    asked.set()
+    stopping.set()
 
     def ask() -> None:
         while True:

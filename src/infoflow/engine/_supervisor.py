@@ -53,13 +53,13 @@ class _Running:
     def __init__(self, key: str, process: BaseProcess, connection: Connection) -> None:
         self.key, self.process, self.connection = key, process, connection
         self.given_up = False
-        self._asked = threading.Lock()
+        self._stop_sent = threading.Lock()
         self.result: Message | None = None
         self.error = ""
 
     def stop(self) -> None:
         with suppress(OSError):
-            if self._asked.acquire(blocking=False):  # only once
+            if self._stop_sent.acquire(blocking=False):  # only once
                 self.connection.send_bytes(b"stop")
 
     def kill(self) -> None:

@@ -154,15 +154,15 @@ async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> L
     worker.http_server.stop()
     current_display().note(f"Joined the study: {jobs} concurrent stages, {len(devices)} GPUs.")
     leaving = asyncio.Event()
-    with _signals(leaving) as asked:
+    with _signals(leaving) as received:
         ends = [asyncio.ensure_future(end) for end in (worker.finished(), leaving.wait(), _silence(worker))]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()
-        if asked and worker.status == Status.running:  # otherwise the study has ended meanwhile
+        if received and worker.status == Status.running:  # otherwise the study has ended meanwhile
             await _leave(worker)
         await worker.close()
-    return "left" if asked else "lost"
+    return "left" if received else "lost"
 
 
 async def _joined(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Worker:
@@ -248,11 +248,11 @@ def _signals(leaving: asyncio.Event) -> Iterator[list[int]]:
     loop receives it then, and nobody reads from the loop any more. The list contains it at once.
     """
     loop = asyncio.get_running_loop()
-    asked: list[int] = []
+    numbers: list[int] = []
 
     def ask(number: int, _: object) -> None:
-        asked.append(number)
+        numbers.append(number)
         loop.call_soon_threadsafe(leaving.set)
 
     with stop_signals(ask):
-        yield asked
+        yield numbers

@@ -140,15 +140,15 @@ _WhyNot = Callable[[Spec, int], str | None]
 
 def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel, Spec], ModelGroup]) -> Judged:
     assert finding.given is not None
-    asked = finding.given.finding or finding
-    models = group(model, asked.learned[0])
+    judged = finding.given.finding or finding
+    models = group(model, judged.learned[0])
     if finding.given.tasks and model.task not in finding.given.tasks:
         kinds = " or ".join(finding.given.tasks)
         reason = f"The claim is about models of the kind {kinds}; {model.name} is of the kind {model.task}."
-        found = Judged(row={**_blank(asked, models), "verdict": UNTESTABLE, "reason": reason})
+        found = Judged(row={**_blank(judged, models), "verdict": UNTESTABLE, "reason": reason})
     else:
-        found = _judged(asked, models, lambda objective, seed: model.why_not())
-    notes = [*model.notes(asked), *str(found.row["note"]).splitlines()]
+        found = _judged(judged, models, lambda objective, seed: model.why_not())
+    notes = [*model.notes(judged), *str(found.row["note"]).splitlines()]
     row = {**found.row, "model": model.name, "note": "\n".join(notes)}
     return Judged(row=row, outcomes=found.outcomes, deciding=found.deciding)
 
@@ -288,18 +288,18 @@ def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
 
 def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
     """Report the readings on which two halves of the sentences do not agree."""
-    if (asked := finding.reliable) is None:
+    if (halved := finding.reliable) is None:
         return []
     try:
-        found = gather(asked.reads, models, within=set(seeds.used))
+        found = gather(halved.reads, models, within=set(seeds.used))
     except Absent as absent:
         return [f"how far two halves of the sentences agree is not known ({absent})"]
     halves = {name: float(one.values_UK.min()) for name, one in found.items()}  # a NaN of any seed is kept
     return [
-        f"in a {name}, {asked.of} from two halves of the sentences correlate at only {short(value)} "
-        f"(needed: {asked.least}): evaluate on more sentences"
+        f"in a {name}, {halved.of} from two halves of the sentences correlate at only {short(value)} "
+        f"(needed: {halved.least}): evaluate on more sentences"
         for name, value in halves.items()
-        if not value >= asked.least
+        if not value >= halved.least
     ]
 
 

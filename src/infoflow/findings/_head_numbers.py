@@ -129,7 +129,7 @@ def removal_curve(order: str, kind: str = "all", **draw: int) -> Reading:
 
 
 def _best(*parts: SeedRows, less: str) -> np.ndarray:
-    return beside([largest(rows.numbers - (rows.column(less) if less else 0.0))[:, 0] for rows in parts])
+    return stacked([largest(rows.numbers - (rows.column(less) if less else 0.0))[:, 0] for rows in parts])
 
 
 def _one_head(*parts: SeedRows, less_baseline: tuple[bool, ...], thresholds: tuple[float, ...]) -> np.ndarray:
@@ -150,13 +150,13 @@ def _one_head(*parts: SeedRows, less_baseline: tuple[bool, ...], thresholds: tup
 def _busiest(first: SeedRows, *others: SeedRows) -> np.ndarray:
     means = [{layer: own.numbers.mean(axis=1) for layer, own in rows.groups("layer")} for rows in (first, *others)]
     layers = list(means[0])
-    layer = layers[int(held_out(beside(list(means[0].values())))[0].argmax())]
+    layer = layers[int(held_out(stacked(list(means[0].values())))[0].argmax())]
     if any(layer not in own for own in means):
         raise Absent(f"a table lacks layer {layer}, which attends most to SEP")
     relative = others[-1].frame
     columns = [held_out(own[layer][:, None])[1][:, 0] for own in means]
     columns[-1] = columns[-1] / relative.loc[relative["layer"] == layer, "baseline"].mean()
-    return beside(columns)
+    return stacked(columns)
 
 
 def _positional(shares: SeedRows, confidences: SeedRows) -> np.ndarray:
@@ -168,7 +168,7 @@ def _positional(shares: SeedRows, confidences: SeedRows) -> np.ndarray:
     found = confidence_RN[:, confident].mean(axis=1) if confident.any() else np.full(len(confidence_RN), np.nan)
     none = np.full(len(share_RN), np.nan)
     best = [share_RN[:, which][:, first_N[which].argmax()] if which.any() else none for which in (adjacent, ~adjacent)]
-    return beside([*best, found])
+    return stacked([*best, found])
 
 
 def _dominant(relevance: SeedRows, confidence: SeedRows, rare: SeedRows | None) -> np.ndarray:
@@ -190,7 +190,7 @@ def _dominant(relevance: SeedRows, confidence: SeedRows, rare: SeedRows | None) 
     agreement = spearman(share_RN[:least, others], confidence_RN[:least, others])[:, 0]
     exception = np.full(least, np.nan) if pointer is None else times_heads_RN[:, pointer]
     best = [largest(times_heads_RN[:, layers == one])[:, 0] for one in sorted(set(layers))]
-    return beside([*best, agreement, exception])
+    return stacked([*best, agreement, exception])
 
 
 def _rare_head(frame: pd.DataFrame, rare: SeedRows) -> int | None:
@@ -231,7 +231,7 @@ def _finite(rows: SeedRows) -> np.ndarray:
     return numbers
 
 
-def beside(columns: list[np.ndarray]) -> np.ndarray:
+def stacked(columns: list[np.ndarray]) -> np.ndarray:
     """Stack columns of numbers after truncating them to their common number of replicates."""
     common = min(map(len, columns))
     return np.stack([column[:common] for column in columns], axis=1)

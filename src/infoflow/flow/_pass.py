@@ -103,8 +103,8 @@ class Pass:
     def _prepare_noise(self) -> None:
         noisy = [measure for measure in [*self.streaming, *self.sampling] if measure.regime == "training"]
         if noisy:
-            asked = [each.top_types if isinstance(each, Measure) else each.request.top_types for each in noisy]
-            self.reader.use_training_noise(max(types or _TYPES for types in asked))
+            requested = [each.top_types if isinstance(each, Measure) else each.request.top_types for each in noisy]
+            self.reader.use_training_noise(max(types or _TYPES for types in requested))
 
     def _make_fillers(self) -> dict[SampleKey, SampleFiller]:
         fillers: dict[SampleKey, SampleFiller] = {}

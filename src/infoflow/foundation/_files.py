@@ -37,7 +37,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
         raise UserError(f"{path} is a folder, but a file must be written there. Move it, and run the command again.")
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(path)
+        temporary = _partial_of(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     mode = stat.S_IMODE(temporary.stat().st_mode)
     try:
@@ -62,7 +62,7 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
     path = Path(path)
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(path)
+        temporary = _partial_of(path)
         temporary.mkdir()
     mode = stat.S_IMODE(temporary.stat().st_mode)
     try:
@@ -124,7 +124,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _beside(path: Path) -> Path:
+def _partial_of(path: Path) -> Path:
     """A hidden path that names this process, in the folder of `path` so that a rename is atomic.
 
     Partial files for `path` that killed processes of this machine have left are removed.
@@ -140,7 +140,7 @@ def _beside(path: Path) -> Path:
 def _remove_old(path: Path) -> None:
     """Remove a folder; on Windows completely or not at all, since a folder with an open file cannot be renamed."""
     if _machine.WINDOWS:
-        aside = _beside(path)
+        aside = _partial_of(path)
         _machine.replace(path, aside, named=path)
         shutil.rmtree(aside, ignore_errors=True)
     else:

@@ -273,8 +273,8 @@ def _within(kind: Any, limits: Limits | None, value: Any) -> bool:
 
 
 def _refusal(wanted: str, value: Any, name: str, default: Any) -> str:
-    way_out = "" if default is None else f" Leave it out for the default, {as_written(default)}."
-    return f"{name} must be {wanted}. Got {as_written(value)}.{way_out}"
+    advice = "" if default is None else f" Leave it out for the default, {as_written(default)}."
+    return f"{name} must be {wanted}. Got {as_written(value)}.{advice}"
 
 
 def _plural(wanted: str) -> str:

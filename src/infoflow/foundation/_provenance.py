@@ -260,8 +260,8 @@ def run_python_file(path: Path | str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    beside, here = str(path.resolve().parent), Path.cwd()
-    sys.path.insert(0, beside)
+    own_folder, here = str(path.resolve().parent), Path.cwd()
+    sys.path.insert(0, own_folder)
     sys.modules[name] = module  # dataclasses and pickle look up their classes there
     try:
         spec.loader.exec_module(module)
@@ -273,8 +273,8 @@ def run_python_file(path: Path | str) -> ModuleType:
         ) from error
     finally:
         os.chdir(here)  # a file may change its working folder; the command's paths refer to this one
-        if beside in sys.path:
-            sys.path.remove(beside)
+        if own_folder in sys.path:
+            sys.path.remove(own_folder)
     return module
 
 

@@ -143,13 +143,13 @@ def unigram_losses(reader: Reader) -> Float[Tensor, " vocabulary"]:
     rows = reader.counted_rows(stack)
     tokens, special = np.asarray(rows.flat_ids), np.asarray(rows.flat_special)
     if reader.model.task == "masked-lm":
-        asked = ~special
+        predicted = ~special
     else:
         begins = np.asarray(rows.offsets)[:-1][rows.lengths > 0]
-        asked = np.ones(len(tokens), dtype=bool)
-        asked[begins] = ~special[begins]
+        predicted = np.ones(len(tokens), dtype=bool)
+        predicted[begins] = ~special[begins]
     size = max(len(reader.tokenizer(stack)), int(tokens.max(initial=-1)) + 1)
-    counts = np.bincount(tokens[asked], minlength=size).astype(np.float64)
+    counts = np.bincount(tokens[predicted], minlength=size).astype(np.float64)
     return torch.from_numpy(np.log(counts.sum() + size) - np.log(counts + 1))
 
 
@@ -260,7 +260,7 @@ class EncoderContext(Intervention):
     def refusal(self, model: Model) -> str | None:
         if not self_attention_blocks(model):
             return "it has no self-attention to close"
-        return no_loss(model) or model.anatomy.beside_attention()
+        return no_loss(model) or model.anatomy.outside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         model = reader.model

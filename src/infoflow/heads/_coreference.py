@@ -216,7 +216,7 @@ class _Questions:
         blocks: np.ndarray,
     ) -> None:
         self._present, self._blocks = present.cpu(), blocks
-        self._asked: list[tuple[int, Mention, set[int], set[int], bool, bool]] = []
+        self._anaphors: list[tuple[int, Mention, set[int], set[int], bool, bool]] = []
         for b, (mentions, words) in enumerate(sentences):
             there = [m for m in mentions if m.head < present.shape[1] and bool(present[b, m.head])]
             for index, mention in enumerate(there):
@@ -224,16 +224,16 @@ class _Questions:
                 if right:
                     before = {m.head for m in there if m.head < mention.head}
                     near, match = nearest(there, index), head_match(there, index, words)
-                    self._asked.append((b, mention, right, before, near in right, match in right))
+                    self._anaphors.append((b, mention, right, before, near in right, match in right))
 
     @property
     def empty(self) -> bool:
-        return not self._asked
+        return not self._anaphors
 
     def controls(self) -> dict[str, np.ndarray]:
         """(64, type) numbers of mentions, and of mentions that each control predicts correctly."""
         sums = {name: np.zeros((NUM_BLOCKS, len(TYPES))) for name in ("count", "nearest", "match")}
-        for b, mention, _, _, near, match in self._asked:
+        for b, mention, _, _, near, match in self._anaphors:
             for number in _types(mention):
                 for name, score in (("count", 1), ("nearest", near), ("match", match)):
                     sums[name][self._blocks[b], number] += score
@@ -241,8 +241,8 @@ class _Questions:
 
     def allowed(self, candidates: str) -> Bool[Tensor, "mention word"]:
         """The candidate words of each mention."""
-        rows = self._present[[b for b, *_ in self._asked]].clone()
-        for row, (_, mention, _, before, _, _) in zip(rows, self._asked, strict=True):
+        rows = self._present[[b for b, *_ in self._anaphors]].clone()
+        for row, (_, mention, _, before, _, _) in zip(rows, self._anaphors, strict=True):
             row[mention.head] = False
             if candidates == "mentions":
                 row &= torch.isin(torch.arange(len(row)), torch.tensor(sorted(before)))
@@ -254,11 +254,11 @@ class _Questions:
         uniform: Float[Tensor, "sentence head=1 word word"],
         allowed: Bool[Tensor, "mention word"],
     ) -> Float[np.ndarray, "block head type"]:
-        asked = [b for b, *_ in self._asked], slice(None), [mention.head for _, mention, *_ in self._asked]
-        rows, visible = merged[asked], uniform[asked] > 0  # mention, head, word
+        at = [b for b, *_ in self._anaphors], slice(None), [mention.head for _, mention, *_ in self._anaphors]
+        rows, visible = merged[at], uniform[at] > 0  # mention, head, word
         chosen = maxima(rows.unsqueeze(2), (visible & allowed.unsqueeze(1)).unsqueeze(2)).squeeze(2).cpu().numpy()
         sums = np.zeros((NUM_BLOCKS, merged.shape[1], len(TYPES)))
-        for (b, mention, right, *_), answers in zip(self._asked, chosen, strict=True):
+        for (b, mention, right, *_), answers in zip(self._anaphors, chosen, strict=True):
             hit = answers[:, list(right)].sum(1)
             for number in _types(mention):
                 sums[self._blocks[b], :, number] += hit

@@ -283,10 +283,10 @@ def _divergences(
     Computed once per batch for all measures that use it.
     """
     held = _shared.setdefault(activations, {})
-    asked = (key, chosen.tobytes(), smoothing)
-    if asked not in held:
-        held[asked] = _by_block(activations, key, chosen, rows.admissible[chosen], smoothing)
-    return held[asked]
+    request = (key, chosen.tobytes(), smoothing)
+    if request not in held:
+        held[request] = _by_block(activations, key, chosen, rows.admissible[chosen], smoothing)
+    return held[request]
 
 
 def _by_block(

@@ -68,10 +68,10 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
     scores = list(scores)
     ranked = sorted(scores, key=lambda one: (-one.importance, one.head))
     by = {"roles": [one for one in ranked if one.roles], "importance": ranked}
-    asked = list(dict.fromkeys(one.head for name in choose for one in by[name]))
+    ordered = list(dict.fromkeys(one.head for name in choose for one in by[name]))
     room = {site: sum(one.head[:3] == site for one in scores) // 2 for site in {one.head[:3] for one in scores}}
     chosen: list[Head] = []
-    for head in asked:
+    for head in ordered:
         if len(chosen) < num and room[head[:3]]:
             chosen.append(head)
             room[head[:3]] -= 1

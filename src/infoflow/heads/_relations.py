@@ -159,9 +159,9 @@ class RelationScores(SummedMeasure):
         fresh._codes = {label: code for code, label in enumerate([*labels, ALL])}
         visible = AttentionRows.of_tokens(mask).admissible.unsqueeze(1)
         blocks = np.zeros(len(mask), dtype=np.int64)
-        for name, asked in fresh._questions(edges, causal=False):
-            fresh._count(name, asked, blocks)
-            fresh._add_layers(f"{name}.hits", [fresh._hits(name, one, visible, asked, blocks) for one in weights])
+        for name, chosen in fresh._questions(edges, causal=False):
+            fresh._count(name, chosen, blocks)
+            fresh._add_layers(f"{name}.hits", [fresh._hits(name, one, visible, chosen, blocks) for one in weights])
         rows = [
             {**keys, "accuracy": float(hits.sum() / count.sum()), "baseline": baseline, "count": int(count.sum())}
             for keys, hits, count, baseline in fresh._scores()
@@ -183,15 +183,15 @@ class RelationScores(SummedMeasure):
         masks = activations.visible_keys(key)
         uniform = {id(mask): word_attention(uniform_attention(mask), stream.words, self.subwords) for mask in masks}
         visible = {mask: one > 0 for mask, one in uniform.items()}
-        for name, asked in questions.items():
-            self._count(name, asked, blocks)
-            of_mask = {mask: self._hits(name, one, visible[mask], asked, blocks) for mask, one in uniform.items()}
+        for name, chosen in questions.items():
+            self._count(name, chosen, blocks)
+            of_mask = {mask: self._hits(name, one, visible[mask], chosen, blocks) for mask, one in uniform.items()}
             self._add_layers(f"{name}.uniform", [of_mask[id(mask)] for mask in masks])
         hits: dict[str, list[np.ndarray]] = {name: [] for name in questions}
         for weights, mask in zip(activations.attention[key], masks, strict=True):
             merged = word_attention(weights.float(), stream.words, self.subwords)
-            for name, asked in questions.items():
-                hits[name].append(self._hits(name, merged, visible[id(mask)], asked, blocks))
+            for name, chosen in questions.items():
+                hits[name].append(self._hits(name, merged, visible[id(mask)], chosen, blocks))
         for name, layers in hits.items():
             self._add_layers(f"{name}.hits", layers)
 
@@ -200,50 +200,50 @@ class RelationScores(SummedMeasure):
         for convention in self.conventions:
             for number, direction in enumerate(DIRECTIONS):
                 voita = convention == "voita"
-                asked = voita_edges(edges, direction) if voita else clark_edges(edges, self._codes)
+                chosen = voita_edges(edges, direction) if voita else clark_edges(edges, self._codes)
                 if causal:
-                    asked = reachable(asked, governors_attend=not voita and number == 1)
-                yield f"{convention}.{number}", asked
+                    chosen = reachable(chosen, governors_attend=not voita and number == 1)
+                yield f"{convention}.{number}", chosen
 
     def _hits(
         self,
         name: str,
         merged: Float[Tensor, "sentence head word word"],
         visible: Bool[Tensor, "sentence head=1 word word"],
-        asked: Edges,
+        chosen: Edges,
         blocks: np.ndarray,
     ) -> Float[np.ndarray, "block head relation"]:
         """Edges (or query words, with `multi="any"`) that each head hits."""
         answers = _answers(merged, visible, name).cpu().numpy()
-        hit = answers[asked.sentence, :, asked.start, asked.goal].astype(np.float64) * (asked.goal >= 0)[:, None]
-        groups, first = self._groups(name, asked)
+        hit = answers[chosen.sentence, :, chosen.start, chosen.goal].astype(np.float64) * (chosen.goal >= 0)[:, None]
+        groups, first = self._groups(name, chosen)
         if groups is not None:
             pooled = np.zeros((len(first), hit.shape[1]))
             np.add.at(pooled, groups, hit)
-            hit, asked = pooled, asked.take(first)
-        cells = blocks[asked.sentence] * len(self._codes) + asked.relation
+            hit, chosen = pooled, chosen.take(first)
+        cells = blocks[chosen.sentence] * len(self._codes) + chosen.relation
         sums = torch.zeros(NUM_BLOCKS * len(self._codes), hit.shape[1], dtype=torch.float64)
         sums.index_add_(0, torch.from_numpy(cells), torch.from_numpy(hit))
         return sums.numpy().reshape(NUM_BLOCKS, len(self._codes), -1).transpose(0, 2, 1)
 
-    def _groups(self, name: str, asked: Edges) -> tuple[np.ndarray | None, Any]:
+    def _groups(self, name: str, chosen: Edges) -> tuple[np.ndarray | None, Any]:
         """With Voita's `multi="any"`: the number of each edge's query word, and each word's first edge."""
         if self.multi == "per_edge" or not name.startswith("voita"):
             return None, slice(None)
-        keys = np.stack([asked.sentence, asked.start, asked.relation])
+        keys = np.stack([chosen.sentence, chosen.start, chosen.relation])
         _, first, groups = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         return groups.ravel(), first
 
-    def _count(self, name: str, asked: Edges, blocks: np.ndarray) -> None:
+    def _count(self, name: str, chosen: Edges, blocks: np.ndarray) -> None:
         """Add the numbers of edges, and the numbers of hits of each fixed offset."""
-        _, first = self._groups(name, asked)
-        self._add(f"{name}.count", _cells(blocks[asked.sentence[first]], asked.relation[first], len(self._codes)))
+        _, first = self._groups(name, chosen)
+        self._add(f"{name}.count", _cells(blocks[chosen.sentence[first]], chosen.relation[first], len(self._codes)))
         near = np.arange(-self._reach, self._reach + 1) if name.startswith("voita") else np.array(_CLARK_OFFSETS)
-        clamped = near if name.startswith("voita") else np.minimum(near, asked.last[:, None])
-        right = asked.offset[:, None] == clamped
+        clamped = near if name.startswith("voita") else np.minimum(near, chosen.last[:, None])
+        right = chosen.offset[:, None] == clamped
         edge, offset = np.nonzero(right)
-        cells = asked.relation[edge] * len(near) + offset
-        sums = _cells(blocks[asked.sentence[edge]], cells, len(self._codes) * len(near))
+        cells = chosen.relation[edge] * len(near) + offset
+        sums = _cells(blocks[chosen.sentence[edge]], cells, len(self._codes) * len(near))
         self._add(f"{name}.offsets", sums.reshape(NUM_BLOCKS, len(self._codes), len(near)))
 
     def result(self) -> pd.DataFrame:

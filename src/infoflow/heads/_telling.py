@@ -42,7 +42,7 @@ class TellingHead:
     confidence: float  # mean of the strongest weights, 0 to 1
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"looks at {self.place} ({self.tokens} of {self.of} tokens)"
 
 

@@ -45,8 +45,8 @@ def transplant(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> Model
     module = copy.deepcopy(fresh.module)
     with torch.no_grad():
         for target, source in places.items():
-            pieces = zip(head_slices(fresh, [target]), head_slices(donor, [source]), strict=True)
-            for into, out_of in pieces:
+            parameter_slices = zip(head_slices(fresh, [target]), head_slices(donor, [source]), strict=True)
+            for into, out_of in parameter_slices:
                 given = donor.module.get_parameter(out_of.parameter)
                 _put(into, module.get_parameter(into.parameter), out_of.take(given))
     return replace(fresh, module=module)
@@ -76,11 +76,11 @@ def shuffled_heads(model: Model, heads: Iterable[Head], seed: int = 0) -> Model:
     module = copy.deepcopy(model.module)
     with torch.no_grad():
         for head in chosen:
-            for number, piece in enumerate(head_slices(model, [head])):
-                weight = module.get_parameter(piece.parameter)
-                own = piece.take(weight)
+            for number, part in enumerate(head_slices(model, [head])):
+                weight = module.get_parameter(part.parameter)
+                own = part.take(weight)
                 order = torch.from_numpy(stream("shuffled-head", seed, *head, number).permutation(own.numel()))
-                _put(piece, weight, own.reshape(-1)[order.to(own.device)].reshape(own.shape))
+                _put(part, weight, own.reshape(-1)[order.to(own.device)].reshape(own.shape))
     return replace(model, module=module)
 
 
@@ -99,10 +99,10 @@ def _of_head(one: Attention, head: int) -> Iterator[ParameterSlice]:
         yield from projection.head(head // one.group_size if part in ("key", "value") else head)
 
 
-def _put(piece: ParameterSlice, parameter: torch.Tensor, values: torch.Tensor) -> None:
-    assert piece.dim is not None, "a head owns rows or columns"
-    indices = piece.indices().to(parameter.device)
-    parameter.index_copy_(piece.dim, indices, values.to(parameter.device, parameter.dtype))
+def _put(part: ParameterSlice, parameter: torch.Tensor, values: torch.Tensor) -> None:
+    assert part.dim is not None, "a head owns rows or columns"
+    indices = part.indices().to(parameter.device)
+    parameter.index_copy_(part.dim, indices, values.to(parameter.device, parameter.dtype))
 
 
 def _require_possible(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> None:
@@ -151,9 +151,9 @@ def _require_fit(donor: Model, fresh: Model, target: Head, source: Head) -> None
     )
 
 
-def _shapes(model: Model, pieces: Iterable[ParameterSlice]) -> list[tuple[str, int | None, tuple[int, ...]]]:
+def _shapes(model: Model, parts: Iterable[ParameterSlice]) -> list[tuple[str, int | None, tuple[int, ...]]]:
     """Kind of each slice (weight or bias), the dimension along which it is cut, and its size."""
-    sized = ((piece, model.module.get_parameter(piece.parameter)) for piece in pieces)
+    sized = ((piece, model.module.get_parameter(piece.parameter)) for piece in parts)
     return [(p.parameter.rpartition(".")[2], p.dim, tuple(p.take(weight).shape)) for p, weight in sized]
 
 

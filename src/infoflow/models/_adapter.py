@@ -67,8 +67,8 @@ def base_of(folder: Path) -> str:
         )
     if Path(base).expanduser().exists():
         return base
-    beside = (folder / base, folder.parent / base)
-    return str(next((one for one in beside if (one / "config.json").is_file() or one.is_file()), base))
+    candidates = (folder / base, folder.parent / base)
+    return str(next((one for one in candidates if (one / "config.json").is_file() or one.is_file()), base))
 
 
 def held_shapes(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -233,7 +233,7 @@ class Anatomy:
             for kind in stack.kinds
         }
 
-    def beside_attention(self) -> str | None:
+    def outside_attention(self) -> str | None:
         """A clause that says where tokens interact outside attention; None if nowhere."""
         found = []
         for stack in self.stacks:
@@ -273,7 +273,7 @@ class Anatomy:
         return f"Anatomy({'; '.join(stacks)}; {self.num_parameters():,} parameters)"
 
     def __str__(self) -> str:
-        reason = self.beside_attention()
+        reason = self.outside_attention()
         note = [f"Note: {reason}."] if reason else []
         return "\n".join([*_table(_stack_rows(self.stacks)), *note, "", *_table(_component_rows(self))])
 

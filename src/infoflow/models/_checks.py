@@ -150,10 +150,10 @@ def without_kernels(config: PreTrainedConfig) -> None:
     hub_kernels._kernels_enabled = False  # works even if transformers was imported before infoflow
     parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
     for part in (part for part in parts if isinstance(part, PreTrainedConfig)):
-        asked = part._attn_implementation
-        if asked is not None and asked not in _OWN_ATTENTION:
+        implementation = part._attn_implementation
+        if implementation is not None and implementation not in _OWN_ATTENTION:
             current_display().note(
-                f"The configuration names the attention code {_short(asked)}, which is not part of transformers "
+                f"The configuration names the attention code {_short(implementation)}, which is not part of transformers "
                 "and is not loaded; the standard attention computes the same."
             )
             part._attn_implementation_internal = None

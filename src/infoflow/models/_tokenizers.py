@@ -103,7 +103,7 @@ def reading_tokenizers(
     name: str,
     config: Any,
     generation: Any,
-    asked: Reading,
+    reading: Reading,
 ) -> tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None]:
     """The tokenizers of source and target, set to mark the languages and to prefix each source text.
 
@@ -111,22 +111,22 @@ def reading_tokenizers(
     `generation` may name the token that starts each output, or the tokens of the languages that the model writes.
     """
     own, target = tokenizers
-    wanted = {"--source-language": asked.source_language, "--target-language": asked.target_language}
+    wanted = {"--source-language": reading.source_language, "--target-language": reading.target_language}
     if own is None:
-        if given := [option for option, value in {**wanted, "--prefix": asked.prefix}.items() if value]:
+        if given := [option for option, value in {**wanted, "--prefix": reading.prefix}.items() if value]:
             raise UserError(f"{given[0]} needs a tokenizer, and {name} has none. Name one: --tokenizer.")
         return own, target
-    if not asked.chosen and hasattr(own, "infoflow_reading"):
+    if not reading.chosen and hasattr(own, "infoflow_reading"):
         return own, target
     codes = language_codes(own)
     for option, value in wanted.items():
         if value:
             _check_code(option, value, codes, own, name)
     if codes:
-        own = _of_languages(own, name, generation, asked, codes)
+        own = _of_languages(own, name, generation, reading, codes)
     else:
-        _note_what_stands_before(own, name, config, asked)
-    if prefix := asked.prefix.strip() or own.init_kwargs.get(_SAVED, ""):
+        _note_what_stands_before(own, name, config, reading)
+    if prefix := reading.prefix.strip() or own.init_kwargs.get(_SAVED, ""):
         own, before = _prefixed(own, prefix, name), own
         target = target or (before if getattr(config, "is_encoder_decoder", False) else None)
     return own, target
@@ -153,7 +153,7 @@ def _codes_in_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return sorted(getattr(tokenizer, "supported_language_codes", ()))
 
 
-def _note_what_stands_before(tokenizer: PreTrainedTokenizerBase, name: str, config: Any, asked: Reading) -> None:
+def _note_what_stands_before(tokenizer: PreTrainedTokenizerBase, name: str, config: Any, reading: Reading) -> None:
     """Note the prefix that a model was trained with, if the caller chose none."""
     if codes := _codes_in_texts(tokenizer):
         current_display().note(
@@ -162,7 +162,7 @@ def _note_what_stands_before(tokenizer: PreTrainedTokenizerBase, name: str, conf
         )
     known = getattr(config, "task_specific_params", None) or {}
     before = sorted({str(each["prefix"]) for each in known.values() if isinstance(each, dict) and each.get("prefix")})
-    if before and not (asked.prefix or tokenizer.init_kwargs.get(_SAVED)):
+    if before and not (reading.prefix or tokenizer.init_kwargs.get(_SAVED)):
         current_display().note(
             f"{name} was trained with a prefix before each text, such as {_some(before)}. Texts are read without "
             "one. To add one: --prefix."
@@ -203,17 +203,17 @@ def _check_code(option: str, code: str, codes: list[str], tokenizer: PreTrainedT
 
 
 def _of_languages(
-    tokenizer: PreTrainedTokenizerBase, name: str, generation: Any, asked: Reading, codes: list[str]
+    tokenizer: PreTrainedTokenizerBase, name: str, generation: Any, reading: Reading, codes: list[str]
 ) -> Any:
     """A copy that marks its texts with these languages; a note reports defaults."""
     read: Any = copy.deepcopy(tokenizer)
     _make_special(read, codes)
-    source, default = asked.source_language or _code(read.src_lang), _code(read.tgt_lang or "")
+    source, default = reading.source_language or _code(read.src_lang), _code(read.tgt_lang or "")
     forced = getattr(generation, "forced_bos_token_id", None)
     by_model = next((code for code in codes if language_id(read, code) == forced), "") if forced is not None else ""
-    target = asked.target_language or default or by_model
+    target = reading.target_language or default or by_model
     _check_written(read, target, getattr(generation, "text_decoder_lang_to_code_id", None), name)
-    if not asked.source_language:
+    if not reading.source_language:
         current_display().note(
             f"{name} reads every text as {source}, the default of its tokenizer. If the texts are in another language, "
             "name its code: --source-language."
@@ -223,16 +223,16 @@ def _of_languages(
             f"No target language was named: {name} chooses its output language, and its decoder is not "
             "measured. Name the code: --target-language."
         )
-    elif target == default and not asked.target_language:
+    elif target == default and not reading.target_language:
         current_display().note(
             f"{name} writes {target}, the default of its tokenizer. For another language name its code: "
             "--target-language."
         )
     read.tgt_lang = target or source
     read.src_lang = source  # last: SeamlessM4T's class marks texts by the language that was set last
-    if asked.chosen:  # a saved copy encodes the same way
+    if reading.chosen:  # a saved copy encodes the same way
         read.init_kwargs |= {"src_lang": read.src_lang, "tgt_lang": read.tgt_lang}
-    read.infoflow_reading = Reading(source_language=source, target_language=target or "", chosen=asked.chosen)
+    read.infoflow_reading = Reading(source_language=source, target_language=target or "", chosen=reading.chosen)
     return read
 
 

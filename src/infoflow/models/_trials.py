@@ -278,13 +278,13 @@ def _equal(found: Tensor, expected: Tensor) -> bool:
 
 def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor]) -> bool:
     """Whether a sentence padded to a longer one has the same states as alone."""
-    states, output = _states(model, _beside(model, inputs, longer=True))
+    states, output = _states(model, _with_neighbour(model, inputs, longer=True))
     _require_own_states(model, states, output)
     padded = _farthest(alone, states)
     epsilon = _epsilon(alone[model.anatomy.reads.name][0])
     if padded <= min(_DEEP * epsilon, 0.1):
         return True
-    states, _ = _states(model, _beside(model, inputs, longer=False))
+    states, _ = _states(model, _with_neighbour(model, inputs, longer=False))
     unpadded = _farthest(alone, states)
     if unpadded > _OTHERS * epsilon:
         raise UserError(
@@ -294,7 +294,7 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
     return padded <= _NOISE * unpadded
 
 
-def _beside(model: Model, inputs: dict[str, Tensor], longer: bool) -> dict[str, Tensor]:
+def _with_neighbour(model: Model, inputs: dict[str, Tensor], longer: bool) -> dict[str, Tensor]:
     """The sentence in a batch with another one, which is longer or equally long."""
     batch = {}
     for name, ids in inputs.items():
@@ -316,11 +316,11 @@ def _states(model: Model, inputs: dict[str, Tensor]) -> tuple[dict[str, list[Ten
     return seen.hidden, output
 
 
-def _farthest(alone: dict[str, list[Tensor]], beside: dict[str, list[Tensor]]) -> float:
+def _farthest(alone: dict[str, list[Tensor]], batched: dict[str, list[Tensor]]) -> float:
     return max(
         _distance(found[0, : expected.shape[1]], expected[0])
         for stack in alone
-        for expected, found in zip(alone[stack], beside[stack], strict=True)
+        for expected, found in zip(alone[stack], batched[stack], strict=True)
     )
 
 

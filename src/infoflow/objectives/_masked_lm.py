@@ -195,8 +195,8 @@ class SpanBert(AbstractObjective):
         return {"masked-lm": batch.supervised_tokens, BOUNDARY: int((batch["place"] != UNSUPERVISED).sum())}
 
     def guesses(self, batch: Batch, unigram: np.ndarray) -> dict[str, float]:
-        asked = {"masked-lm": batch.labels != UNSUPERVISED, BOUNDARY: batch["place"] != UNSUPERVISED}
-        return {term: float(unigram[batch.labels[chosen].cpu().numpy()].sum()) for term, chosen in asked.items()}
+        targets = {"masked-lm": batch.labels != UNSUPERVISED, BOUNDARY: batch["place"] != UNSUPERVISED}
+        return {term: float(unigram[batch.labels[chosen].cpu().numpy()].sum()) for term, chosen in targets.items()}
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
@@ -206,12 +206,12 @@ class SpanBert(AbstractObjective):
         hidden = model.encoder.base_model(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask
         ).last_hidden_state
-        asked = batch["place"] != UNSUPERVISED
-        row = asked.nonzero()[:, 0]
+        chosen = batch["place"] != UNSUPERVISED
+        row = chosen.nonzero()[:, 0]
         logits = model.boundary_logits(
-            hidden[row, batch["left"][asked]], hidden[row, batch["right"][asked]], batch["place"][asked]
+            hidden[row, batch["left"][chosen]], hidden[row, batch["right"][chosen]], batch["place"][chosen]
         ).float()
-        targets = batch.labels[asked]
+        targets = batch.labels[chosen]
         total = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=label_smoothing)
         return {
             "masked-lm": supervised_cross_entropy(model.encoder, hidden, batch.labels, label_smoothing),
@@ -223,11 +223,11 @@ class SpanBert(AbstractObjective):
         plain = AbstractObjective.shown(self, batch, names, target_names)
         left, right = (tokens_of(batch.input_ids[0][batch[side][0]], names) for side in ("left", "right"))
         tokens, places = tokens_of(batch.labels, names), batch["place"].flatten().tolist()
-        asked = [
+        boundary = [
             NO_TARGET if place == UNSUPERVISED else f"{token} ({one} _ {other}, {place + 1})"
             for token, one, other, place in zip(tokens, left, right, places, strict=True)
         ]
-        return replace(plain, targets={**plain.targets, BOUNDARY: asked})
+        return replace(plain, targets={**plain.targets, BOUNDARY: boundary})
 
 
 def _runs(positions: list[int]) -> list[tuple[int, int]]:
@@ -253,7 +253,7 @@ class AbstractPairObjective(AbstractObjective):
     reads: ClassVar[Reads] = "pair"
     fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, "token_type_ids": Field(), "pair": Field()}
     question: ClassVar[str]  # name of the loss term and of the accuracy
-    asked: ClassVar[str]  # key of the answer in `Example.labels`
+    answer_key: ClassVar[str]  # key of the answer in `Example.labels`
     pairs: ClassVar[PairKind]  # kind of pairs
     truths: ClassVar[tuple[str, str]]  # in words, the answers that the labels 0 and 1 stand for
 
@@ -284,9 +284,9 @@ class AbstractPairObjective(AbstractObjective):
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Join two segments into one sequence and mask tokens in both."""
         mask_id(vocabulary, self.name)  # raises under this objective's name instead of the inner masked LM's
-        if len(example.texts) != 2 or self.asked not in example.labels:
+        if len(example.texts) != 2 or self.answer_key not in example.labels:
             raise UserError(
-                f"{self.name} reads pairs of segments, with the label {self.asked}. Got {len(example.texts)} texts.\n"
+                f"{self.name} reads pairs of segments, with the label {self.answer_key}. Got {len(example.texts)} texts.\n"
                 "Give it rows of pairs from a corpus with documents."
             )
         first, second = example.texts
@@ -294,7 +294,7 @@ class AbstractPairObjective(AbstractObjective):
         tokens = np.concatenate([head, second, [vocabulary.end]]).astype(np.int64)
         masked = self.masked_lm.corrupt(Example(texts=(tokens,)), generator, vocabulary)
         segments = (np.arange(len(tokens)) >= len(head)).astype(np.int64)
-        pair = np.array(int(example.labels[self.asked]))
+        pair = np.array(int(example.labels[self.answer_key]))
         return Corrupted(arrays={**masked.arrays, "token_type_ids": segments, "pair": pair}, selected=masked.selected)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
@@ -334,7 +334,7 @@ class AbstractPairObjective(AbstractObjective):
         parts = list(sentences) if len(sentences) > 1 else np.array_split(sentences[0], 2)
         half = (len(parts) + 1) // 2
         texts = np.concatenate(parts[:half]), np.concatenate(parts[half:])
-        return Example(texts=texts, labels={self.asked: np.array(0)})
+        return Example(texts=texts, labels={self.answer_key: np.array(0)})
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
         """BERT's three embeddings: token, segment, position."""

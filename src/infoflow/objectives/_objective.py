@@ -234,7 +234,7 @@ class AbstractObjective(ABC):
         """
         return module
 
-    def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
+    def further_models(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
         """Further parts of the module that are separate models, each saved in a subfolder of its name."""
         return {}
 

@@ -90,9 +90,9 @@ class SkipGram(AbstractObjective):
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
         """A frequency baseline: the odds that a word is true are its kept frequency over that among the negatives."""
         frequency = np.exp(-np.asarray(unigram, dtype=np.float64))
-        beside = frequency * keep_probability(frequency, self.threshold, self.subsampling)
+        kept_share = frequency * keep_probability(frequency, self.threshold, self.subsampling)
         drawn = frequency**0.75
-        odds = np.log(beside / beside.sum()) - np.log(self.negatives * drawn / drawn.sum())
+        odds = np.log(kept_share / kept_share.sum()) - np.log(self.negatives * drawn / drawn.sum())
         labels, negatives = batch.labels.cpu().numpy(), batch["negatives"].cpu().numpy()
         true, false = odds[labels[labels != UNSUPERVISED]], odds[negatives[negatives != UNSUPERVISED]]
         return {self.name: float(np.logaddexp(0, -true).sum() + np.logaddexp(0, false).sum())}

@@ -93,7 +93,7 @@ class Electra(AbstractObjective):
         """The discriminator; the generator is saved separately."""
         return module.discriminator  # type: ignore[return-value]
 
-    def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
+    def further_models(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
         """The generator, which is a masked LM."""
         return {"generator": module.generator}  # type: ignore[dict-item]
 
@@ -112,11 +112,11 @@ class Electra(AbstractObjective):
         """
         labels, times = batch.labels.cpu().numpy(), batch["times"].cpu().numpy()
         chosen = times > 0
-        asked = self.counts(batch)[REPLACED]
+        num_judged = self.counts(batch)[REPLACED]
         missed = float((1 - np.exp(-unigram[labels[chosen]])).sum())
-        share = min(max(missed / max(asked, 1), 1e-6), 1 - 1e-6)
+        share = min(max(missed / max(num_judged, 1), 1e-6), 1 - 1e-6)
         entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
-        return {"generator": float((unigram[labels[chosen]] * times[chosen]).sum()), REPLACED: asked * entropy}
+        return {"generator": float((unigram[labels[chosen]] * times[chosen]).sum()), REPLACED: num_judged * entropy}
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
@@ -153,7 +153,9 @@ class Electra(AbstractObjective):
         text = self._sampled(batch, chosen, logits, batch.noise)
         replaced = ["replaced" if changed else "original" for changed in (text != batch["clean"]).flatten().tolist()]
         if self.selected_only:
-            replaced = [one if asked else NO_TARGET for one, asked in zip(replaced, chosen[0].tolist(), strict=True)]
+            replaced = [
+                one if is_chosen else NO_TARGET for one, is_chosen in zip(replaced, chosen[0].tolist(), strict=True)
+            ]
         return Shown(
             inputs={"generator": tokens_of(batch.input_ids, names), "discriminator": tokens_of(text, names)},
             targets={"generator": tokens_of(batch.labels, names), REPLACED: replaced},

@@ -337,7 +337,7 @@ def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
         first, last = spans.pop()
         if last - first < 2:
             continue
-        away = _beside(points[first + 1 : last], points[first], points[last])
+        away = _off_segment(points[first + 1 : last], points[first], points[last])
         farthest = int(away.argmax())
         if away[farthest] > _TOLERANCE:
             middle = first + 1 + farthest
@@ -346,7 +346,7 @@ def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
     return keep
 
 
-def _beside(
+def _off_segment(
     points: Float[np.ndarray, "_ 2"], start: Float[np.ndarray, "2"], end: Float[np.ndarray, "2"]
 ) -> Float[np.ndarray, " _"]:
     """Distances of the points between `start` and `end` from the segment that joins those two."""

@@ -194,7 +194,7 @@ def facets(
     by_id = {name: {figure.id: figure for figure in one.figures} for name, one in stated.items() if one is not None}
     for figure in section.figures:
         own = {name: found[figure.id] for name, found in by_id.items() if figure.id in found}
-        figures.append(_beside({tables.models.architecture: figure, **own}) if _has_facets(figure) else figure)
+        figures.append(_merged({tables.models.architecture: figure, **own}) if _has_facets(figure) else figure)
     for name, found in by_id.items():
         left = [figure for figure in section.figures if figure.id not in found or not _has_facets(figure)]
         questions = listed([f"“{figure.question}”" for figure in left])
@@ -215,7 +215,7 @@ def _has_facets(figure: ReportFigure) -> bool:
     return any(panel.form is not None for panel in figure.panels)
 
 
-def _beside(figures: Mapping[str, ReportFigure]) -> ReportFigure:
+def _merged(figures: Mapping[str, ReportFigure]) -> ReportFigure:
     """The first of these figures, with the panels, sentences and data of the others added."""
     first, *others = figures.values()
     if not others:

@@ -52,14 +52,14 @@ class ModelTables:
         self._found: dict[str, pd.DataFrame] = {}
         self._not_drawn: dict[str, list[str]] = {}
         self._refused: dict[str, str] = {}
-        self._asked: dict[str, None] = {}
+        self._read: dict[str, None] = {}
 
     @classmethod
     def of(cls, run: RunFolder) -> "ModelTables":
         return cls(run, ModelSelection.of(run))
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        self._asked[name] = None
+        self._read[name] = None
         if name not in self._found:
             self._found[name] = self._read(name)
         if self._found[name].empty:
@@ -117,7 +117,7 @@ class ModelTables:
 
     def over_training(self, name: str) -> pd.DataFrame | None:
         """The rows of the shown models over training, with the keys of their lines; None if there are none."""
-        self._asked[name] = None
+        self._read[name] = None
         if name not in self._run.tables:
             return None
         frame = with_keys(self._run.tables[name])
@@ -150,17 +150,17 @@ class ModelTables:
 
     def forget(self) -> None:
         """Restrict `notes` to tables that are read from here on."""
-        self._asked.clear()
+        self._read.clear()
 
-    def notes(self, beside: Mapping[str, str] | None = None) -> list[str]:
+    def notes(self, others: Mapping[str, str] | None = None) -> list[str]:
         """Notes on rows that no figure shows, for the tables read so far.
 
-        `beside`: architectures drawn next to the first one, with what is not drawn for each.
+        `others`: architectures drawn next to the first one, with what is not drawn for each.
         """
-        drawn = {f"the architecture {name}": words for name, words in (beside or {}).items()}
-        found = [words for name in self._asked for words in self._not_drawn.get(name, [])]
+        drawn = {f"the architecture {name}": words for name, words in (others or {}).items()}
+        found = [words for name in self._read for words in self._not_drawn.get(name, [])]
         left = dict.fromkeys(stated for words in found if (stated := drawn.get(words, words)))
-        refused = {reason: None for name in self._asked if (reason := self._refused.get(name))}
+        refused = {reason: None for name in self._read if (reason := self._refused.get(name))}
         return [*([f"Not drawn: {listed(list(left))}."] if left else []), *refused]
 
     def _read(self, name: str) -> pd.DataFrame:

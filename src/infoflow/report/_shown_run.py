@@ -168,9 +168,9 @@ def parts_text(run: RunFolder) -> str:
     if "leakage" not in (split := corpus.get("split", {})):
         return ""
     sizes = corpus["parts"]
-    asked = manifest.get("plan", {}).get("corpus", {}).get("split", split["rule"])
+    requested = manifest.get("plan", {}).get("corpus", {}).get("split", split["rule"])
     rule = _RULES.get(split["rule"], "validation and test part were published with it")
-    weaker = f" (“{asked}” would have left too few rows)" if split["rule"] and asked != split["rule"] else ""
+    weaker = f" (“{requested}” would have left too few rows)" if split["rule"] and requested != split["rule"] else ""
     lost = sum(split["left_out"].get("train", {}).values())
     return (
         f"The corpus has {sizes['train']:,} rows for training, {sizes['validation']:,} for validation and "

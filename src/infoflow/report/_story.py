@@ -185,14 +185,14 @@ class Sources:
 
     def _section(self, heading: Section, build: Builder) -> Section | None:
         self.tables.forget()
-        beside: dict[str, str] = {}
+        others_refused: dict[str, str] = {}
         try:
             section, refused = build(self.tables), []
         except AmbiguousModels as error:
             section, refused = None, [f"Not drawn: {error}"]
         if section and self.others:
-            section, beside = facets(section, build, self.tables, self.others)
-        notes = [*(section.notes if section else []), *self.tables.notes(beside), *refused]
+            section, others_refused = facets(section, build, self.tables, self.others)
+        notes = [*(section.notes if section else []), *self.tables.notes(others_refused), *refused]
         return replace(section or heading, notes=notes) if section or notes else None
 
 

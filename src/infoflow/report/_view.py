@@ -175,7 +175,9 @@ def _kind_payload(seen: SentenceAttention, kind: AttentionOfKind) -> dict[str, A
         "kind": kind.kind,
         "causal": kind.causal,
         "layers": [_layer_payload(layer) for layer in kind.layers],
-        "telling": [{"layer": one.layer, "head": one.head, "told": one.told} for one in telling_heads(seen, kind)],
+        "telling": [
+            {"layer": one.layer, "head": one.head, "told": one.description} for one in telling_heads(seen, kind)
+        ],
     }
 
 

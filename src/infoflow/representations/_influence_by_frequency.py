@@ -85,7 +85,7 @@ def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence
         bins, controls = strata.of(ranks[ids]), tokens.take(_one_per_sentence(tokens, reader.seed))
         for index in [index for index in drawn if sizes[index] < strata.per_bin]:
             inside = tokens.take(bins == index)
-            found = _beside(inside.take(_one_per_sentence(inside, reader.seed)), controls)
+            found = _with_controls(inside.take(_one_per_sentence(inside, reader.seed)), controls)
             drawn[index].append(found)
             sizes[index] += found.size(pools)
         if min(sizes.values(), default=strata.per_bin) >= strata.per_bin:
@@ -132,7 +132,7 @@ def _one_per_sentence(tokens: InfluenceTargets, seed: int) -> np.ndarray:
     return np.sort(order[first])
 
 
-def _beside(targets: InfluenceTargets, controls: InfluenceTargets) -> InfluenceTargets:
+def _with_controls(targets: InfluenceTargets, controls: InfluenceTargets) -> InfluenceTargets:
     """The targets with the controls of their sentences; both are in drawing order."""
     own = controls.take(np.isin(controls.row, targets.row))
     return replace(targets, control=own.target, after_control=own.after_target)
@@ -296,7 +296,7 @@ class InfluenceByFrequency(Intervention):
 
     def refusal(self, model: Model) -> str | None:
         """Refuses models in which a token influences others through anything other than attention."""
-        return model.anatomy.beside_attention()
+        return model.anatomy.outside_attention()
 
     def unless_named(self, width: int) -> str | None:
         return too_few_by_default(self.per_bin, width)

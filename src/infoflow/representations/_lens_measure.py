@@ -259,16 +259,16 @@ class _Target:
 
     def counts(self) -> Tensor:
         """(R, 3): which metrics are defined at a position."""
-        asked = (self.labels != NO_LABEL).double()
-        return torch.stack([torch.ones_like(asked), torch.ones_like(asked), asked], dim=1)
+        labelled = (self.labels != NO_LABEL).double()
+        return torch.stack([torch.ones_like(labelled), torch.ones_like(labelled), labelled], dim=1)
 
     def scores(self, log_shares: Float[Tensor, "row vocabulary"], guess: int | None = None) -> Tensor:
         """(R, 3): KL(final || these), whether the top tokens agree, and minus the log-probability of the label."""
         divergence = torch.linalg.vecdot(self.shares, self.log_shares - log_shares)
         agreement = self.top == (argmax(log_shares) if guess is None else guess)
-        asked = self.labels != NO_LABEL
+        labelled = self.labels != NO_LABEL
         label_log_shares = log_shares.gather(1, self.labels.clamp(min=0)[:, None])[:, 0]
-        loss = torch.where(asked, -label_log_shares, 0.0)
+        loss = torch.where(labelled, -label_log_shares, 0.0)
         return torch.stack([divergence.double(), agreement.double(), loss.double()], dim=1)
 
 

@@ -280,8 +280,8 @@ def nearest_in_subsets(
         scores[torch.arange(len(rows)), rows] = -torch.inf
         order = _descending(scores, looked_up)
         for subset, size, found in zip(subsets, sizes, parts, strict=True):
-            asked = subset[rows]
-            found.append(_in_subset(order[asked], scores, asked, subset, min(k, size - 1)))
+            inside = subset[rows]
+            found.append(_in_subset(order[inside], scores, inside, subset, min(k, size - 1)))
     return [torch.cat(found) for found in parts]
 
 
@@ -298,7 +298,7 @@ def _descending(scores: Float[Tensor, "query token"], num: int) -> Int[Tensor, "
 def _in_subset(
     order: Int[Tensor, "query neighbour"],
     scores: Float[Tensor, "row token"],
-    asked: Bool[Tensor, " row"],
+    queries: Bool[Tensor, " row"],
     subset: Bool[Tensor, " token"],
     num: int,
 ) -> Int[Tensor, "query chosen"]:
@@ -311,6 +311,6 @@ def _in_subset(
     chosen = torch.empty(len(order), num, dtype=order.dtype)
     chosen[enough] = order[enough][inside[enough] & (rank[enough] <= num)].view(-1, num)
     if not bool(enough.all()):
-        again = scores[asked.nonzero().squeeze(1)[~enough]].masked_fill(~subset, -torch.inf)
+        again = scores[queries.nonzero().squeeze(1)[~enough]].masked_fill(~subset, -torch.inf)
         chosen[~enough] = again.topk(num, dim=1).indices
     return chosen

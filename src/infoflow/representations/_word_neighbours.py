@@ -301,15 +301,15 @@ def word_points(
     own = choose_points(reader, list(chosen.values()), occurrences) if chosen else _pool(reader, {}, 0)
     every = frequent_words(tokenizer, counts, len(counts))
     texts = {token: text for text, token in {**every, **chosen}.items()}
-    beside = _pool(reader, texts, pool)
+    others = _pool(reader, texts, pool)
     taken = set(zip(own.row.tolist(), own.position.tolist(), strict=True))
-    places = zip(beside.row.tolist(), beside.position.tolist(), strict=True)
+    places = zip(others.row.tolist(), others.position.tolist(), strict=True)
     new = [index for index, place in enumerate(places) if place not in taken]
     return WordPoints(
         words=chosen,
         known={**known, **chosen},
         texts=texts,
-        at=own.joined(beside.take(np.array(new, dtype=np.int64))),
+        at=own.joined(others.take(np.array(new, dtype=np.int64))),
         queries=np.arange(len(own)),
     )
 

@@ -105,7 +105,7 @@ def _analyze(
     merging: bool = False,
 ) -> None:
     corpus, bench = corpus_of(options, sources), ResultCache(run.path / "work")
-    measuring = _measuring(sources, options, asked_measures(options, own), corpus, bench, merging)
+    measuring = _measuring(sources, options, requested_measures(options, own), corpus, bench, merging)
     if shard is not None:
         for stage in measuring:
             stage.run_shard(*shard)
@@ -148,10 +148,10 @@ def _measuring(
     return stages
 
 
-def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+def requested_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
     """The standard measures and probes, or those that write the tables of `only`; the user's own are always added."""
     if options.where:
-        return _by_token(asked_measures(dataclasses.replace(options, where=""), own))
+        return _by_token(requested_measures(dataclasses.replace(options, where=""), own))
     probes = probing_measures(options.probing)
     if not options.only:
         taken = {measure.name for measure in probes}  # a table that the probing plan requests is written once
@@ -210,7 +210,7 @@ def merge(folders: Sequence[Path | str], out: Path | str, measures: Path | str |
     if any(plan != plans[0] for plan in plans):
         raise UserError("These folders hold shards of different analyses. Merge folders that one command wrote.")
     merged = RunFolder(out)
-    sources, options = _asked(plans[0], runs[0])
+    sources, options = _requested(plans[0], runs[0])
     if options.own and measures is None:
         raise UserError(
             f"These shards use their author's own measures: {options.own}. That code is executed only if you name it.\n"
@@ -239,7 +239,7 @@ def _absolute(sources: Sequence[Path | str], options: AnalyzeOptions) -> tuple[l
     return local, dataclasses.replace(options, **{name: str(Path(value).resolve()) for name, value in files.items()})
 
 
-def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
+def _requested(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
     plan = plan if isinstance(plan, dict) else {}
     sources = plan.get("models")
     try:

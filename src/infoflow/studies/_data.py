@@ -220,9 +220,9 @@ def _probed(analysed: corpus.Corpus, plan: StudyPlan) -> corpus.Corpus | None:
     """The sentences on which probes are trained and scored; their lengths are those that the models were trained on."""
     if not plan.probing.on:
         return None
-    asked = plan.probing
-    named = asked.corpus and distinct(usable(task_corpus(asked, asked.corpus), plan.corpus))
-    return at_most(named or analysed, asked.corpus_sentences)
+    probing = plan.probing
+    named = probing.corpus and distinct(usable(task_corpus(probing, probing.corpus), plan.corpus))
+    return at_most(named or analysed, probing.corpus_sentences)
 
 
 def _other_domain(text: corpus.Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> corpus.Corpus | None:

@@ -299,9 +299,9 @@ def _losses(
             said[place, : len(targets)] = torch.from_numpy(targets)
         with torch.no_grad():
             logits = model.module(**models.model_inputs(model, ids, mask)).logits
-        asked = said >= 0
-        targets = said[asked].to(model.device)
-        wanted = logits[asked.to(model.device)].float()
+        has_target = said >= 0
+        targets = said[has_target].to(model.device)
+        wanted = logits[has_target.to(model.device)].float()
         losses = wanted.logsumexp(1) - wanted.gather(1, targets[:, None])[:, 0]
-        sentences = np.repeat([sentence for sentence, _, _ in chosen], asked.sum(dim=1).numpy())
+        sentences = np.repeat([sentence for sentence, _, _ in chosen], has_target.sum(dim=1).numpy())
         yield sentences, losses.double().cpu().numpy(), targets.cpu().numpy()

@@ -169,18 +169,18 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
     # a finished study needs no processes to judge its claims again
     chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
     with current_display().progress(title, len(missing)) as progress, chosen as opened:
-        told = _Told(missing, folder, progress)
+        reporter = _Reporter(missing, folder, progress)
         # controls last, since a report of an unfinished study shows trained models first
         measures = MeasureModel | ProbeModel
         last = sorted(missing, key=lambda stage: isinstance(stage, measures) and not stage.subject.trained)
-        endings = opened.run(last, told)
-        told.close()
+        endings = opened.run(last, reporter)
+        reporter.close()
     left = {stage.key for stage in missing if stage.key not in endings or endings[stage.key].state != "done"}
     measured = any(isinstance(stage, MeasureModel) and stage.key not in left for stage in stages)
     check_endings(missing, endings, hint if measured else "")
 
 
-class _Told:
+class _Reporter:
     """Displays what stages report: one bar for all, with the running stages, and each note and warning once."""
 
     def __init__(self, stages: Sequence[AbstractStage], folder: RunFolder, progress: Progress) -> None:
@@ -188,7 +188,7 @@ class _Told:
         self._folder, self._progress = folder, progress
         self._display = current_display()  # kept, since a stage that runs in this process sets another one
         self._running: dict[str, str] = {}
-        self._forecast, self._asked = Forecast(stages), -math.inf
+        self._forecast, self._forecast_at = Forecast(stages), -math.inf
         self._is_new, self._repeated = FirstTime(), {"note": set[str](), "warning": set[str]()}
 
     def __call__(self, event: Event) -> None:
@@ -240,8 +240,8 @@ class _Told:
 
     def _show(self, ended: int = 0) -> None:
         left = None
-        if ended or time.monotonic() - self._asked >= _BETWEEN:
-            self._asked, left = time.monotonic(), self._forecast.left()
+        if ended or time.monotonic() - self._forecast_at >= _BETWEEN:
+            self._forecast_at, left = time.monotonic(), self._forecast.left()
         running = [self._stages[key].label + details for key, details in self._running.items()]
         self._progress.advance(ended, left=left, now=_listed(running))
 

@@ -186,9 +186,9 @@ class CorePlan:
 
     def fits(self, objective: str, architecture: str) -> bool:
         """Whether the family has the objective's layout and, for translation, two languages; if not, it is left out."""
-        asked, family = self.objective(objective), FAMILIES[architecture]
+        chosen, family = self.objective(objective), FAMILIES[architecture]
         both = family.two_vocabularies or self.corpus.joint_vocabulary
-        return asked.layout in family.layouts and (both or not asked.needs_translation)
+        return chosen.layout in family.layouts and (both or not chosen.needs_translation)
 
     @classmethod
     def load(cls, source: str | Path, **plugins: str | Path | None) -> "StudyPlan":

@@ -300,8 +300,8 @@ def _check_retrained(plan: "CorePlan") -> None:
 
 
 def _check_schedules(plan: "CorePlan") -> None:
-    asked, updates = plan.checkpoints, plan.training.updates
-    for name, schedule in (("schedule", asked.schedule), ("heavy_steps", asked.heavy_steps)):
+    section, updates = plan.checkpoints, plan.training.updates
+    for name, schedule in (("schedule", section.schedule), ("heavy_steps", section.heavy_steps)):
         if not schedule and name == "schedule":
             continue  # no checkpoint is kept
         try:

@@ -46,10 +46,10 @@ def probe(
     """
     options = changed(options or AnalyzeOptions(), changes)
     named = [(each,) if isinstance(each, str) else tuple(each) for each in (task, probes)]
-    return analyze([model], _asked(options, *named), out)
+    return analyze([model], _with_probes(options, *named), out)
 
 
-def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, ...]) -> AnalyzeOptions:
+def _with_probes(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, ...]) -> AnalyzeOptions:
     """The options, extended by the tasks, the probes, and the tables that the probes write."""
     plan = options.probing
     plan = replace(plan, tasks=named or plan.tasks, probes=probes or plan.probes)

@@ -106,9 +106,9 @@ class _Run:
 
     def _card(self, text: str, scores: Sequence[str] = ()) -> dict[str, Any]:
         name, seed, family = self.objective.name, self.config.seed, type(self.model).__name__
-        told = f"{family}, trained by infoflow on the objective `{name}` with seed {seed}. {text}"
+        description = f"{family}, trained by infoflow on the objective `{name}` with seed {seed}. {text}"
         known = self.data.known(self.objective)
-        return {"title": f"{name}, seed {seed}", "text": told, "tags": [name], "scores": scores, "known": known}
+        return {"title": f"{name}, seed {seed}", "text": description, "tags": [name], "scores": scores, "known": known}
 
     def result(self) -> TrainResult | None:
         """The result of a complete run, with its weights loaded."""
@@ -341,7 +341,7 @@ class _Run:
                 card = self._card(text, losses)
                 save_model(part, folder, *self._tokenizers, card)
                 _checkpoint.save_rest(self.model, part, folder)
-                for name, other in self.objective.beside(self.model).items():
+                for name, other in self.objective.further_models(self.model).items():
                     save_model(other, folder / name, *self._tokenizers, self._card(f"Its {name}."))
                 (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}), encoding="utf-8")
             if self.snapshots:

@@ -314,7 +314,7 @@ def alti_contributions(model: Model, batch: Mapping[str, Any] | str) -> list[dic
 
 def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
     """Every attention of one sentence, with the operations up to the next sublayer."""
-    if reason := model.anatomy.beside_attention():
+    if reason := model.anatomy.outside_attention():
         raise UserError(f"ALTI does not apply to {model.name}: {reason}. Use a gradient method instead.")
     with torch.no_grad(), recording(model) as tape:
         model.module(**inputs, **without_cache(model.module))

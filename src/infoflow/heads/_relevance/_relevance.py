@@ -173,7 +173,7 @@ def each_sentence(
 
 def misses_paths(model: Model, method: str) -> str | None:
     """Why a method that follows only attention between layers does not apply to `model`, or None."""
-    return model.anatomy.beside_attention() if method in ATTENTION_ONLY else None
+    return model.anatomy.outside_attention() if method in ATTENTION_ONLY else None
 
 
 def check_normalise(normalise: str | None) -> None:

@@ -112,8 +112,8 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     found = sampled_bands(frame.loc[frame["kind"].isin(list(_KINDS))], _KEYS)
     whole = found.loc[found["which"] == "all"].groupby(["series", "kind"])["number"].max().rename("blocks")
     found = found.merge(whole, on=["series", "kind"])
-    beside = found["number"].astype(float).where(found["retrained"] == 0, found["blocks"] + _BESIDE)
-    return found.assign(closed=beside.where(found["which"] != "block", found["blocks"] - found["number"]))
+    placed = found["number"].astype(float).where(found["retrained"] == 0, found["blocks"] + _BESIDE)
+    return found.assign(closed=placed.where(found["which"] != "block", found["blocks"] - found["number"]))
 
 
 def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: ModelSelection) -> PanelGroup:

@@ -258,8 +258,8 @@ def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) 
         said += f" ({len(top.alike):,} other{'s' * (len(top.alike) > 1)} not clearly weaker)"
     grey = extreme([_head(row, "", statistic) for row in untrained.to_dict("records")])
     most = number(grey.candidate.estimate.value, _places(statistic)) if grey else ""
-    beside = f"; an untrained one reaches at most {most}" if grey else ""
-    return sentence(f"{said}{beside}")
+    compared = f"; an untrained one reaches at most {most}" if grey else ""
+    return sentence(f"{said}{compared}")
 
 
 def _head(row: dict[Hashable, Any], name: str, statistic: Statistic) -> Candidate:

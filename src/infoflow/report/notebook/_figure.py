@@ -114,7 +114,7 @@ class Figure:
         Raises:
             UserError: The figure is a table.
         """
-        return beside(self.charts, columns=1 if len(self._panels) == 1 else 2)
+        return arranged(self.charts, columns=1 if len(self._panels) == 1 else 2)
 
     def save(self, path: Path | str, width: float = 6.8, columns: int | None = None) -> Path:
         """Write the figure as svg, png, pdf or html, by the extension of `path`; `width` in inches.
@@ -249,7 +249,7 @@ def altair_chart(panel: Panel, width: int) -> alt.LayerChart:
     return alt.LayerChart.from_dict(spec)
 
 
-def beside(charts: list[alt.LayerChart], columns: int) -> Any:
+def arranged(charts: list[alt.LayerChart], columns: int) -> Any:
     """Arrange charts in rows of `columns`, stating shared properties once."""
     plain, datasets = [], {}
     for chart in charts:

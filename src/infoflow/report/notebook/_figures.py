@@ -221,7 +221,7 @@ def model_shown(model: Model) -> str:
 def anatomy_shown(anatomy: Anatomy) -> str:
     """Stacks × layers × heads, then the parameters by component."""
     (head, *stacks), (names, *components) = anatomy.tables
-    note = anatomy.beside_attention()
+    note = anatomy.outside_attention()
     parts = [
         grid(head, stacks),
         paragraphs(f"Note: {note}.") if note else "",

@@ -211,8 +211,8 @@ def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> lis
         place = f"layer {best['layer']}, head {best['head']}{kind}"
         most = f"Highest in {series.label} at {place}: {number(found.estimate.value)} {unit}"
         mean = f"the mean over heads is {number(trained['value'].mean())}"
-        beside = f" ({number(control['value'].mean())} untrained)" if len(control) else ""
-        answer.append(f"{most.rstrip()}; {mean}{beside}.")
+        compared = f" ({number(control['value'].mean())} untrained)" if len(control) else ""
+        answer.append(f"{most.rstrip()}; {mean}{compared}.")
     return answer
 
 

@@ -215,14 +215,14 @@ def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
 def _example(rows: pd.DataFrame, lines: list[Series], solved: int) -> dict[str, Any]:
     one = rows.iloc[0]
     return {
-        "pieces": list(_pieces(str(one["text"]).split(" "), one)),
+        "pieces": list(_marked(str(one["text"]).split(" "), one)),
         "gold": str(one["gold"]),
         "told": _STATES.get(solved, f"right from state {solved} on"),
         "strips": [strip for line in lines for strip in _strips(rows[rows["series"] == line.key], line)],
     }
 
 
-def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
+def _marked(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
     """Split the sentence into pieces, cut around the queried words; these carry the number of their span."""
     spans = [(int(one[f"{span}_start"]), int(one[f"{span}_end"])) for span in ("first", "second")]
     mark = [next((n for n, (start, end) in enumerate(spans, 1) if start <= at < end), 0) for at in range(len(words))]

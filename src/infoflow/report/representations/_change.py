@@ -117,8 +117,8 @@ def _step_words(frame: pd.DataFrame, series: list[Series]) -> str:
         f"the largest step is {estimate_text(highest.candidate.estimate)} (1 − PWCCA), {highest.candidate.name}{same}"
     )
     grey = extreme([step for line in series for step in _steps(frame, line, trained=False)])
-    beside = f"; the largest of an untrained model is {number(grey.candidate.estimate.value, 3)}" if grey else ""
-    return sentence(f"{said}{beside}")
+    compared = f"; the largest of an untrained model is {number(grey.candidate.estimate.value, 3)}" if grey else ""
+    return sentence(f"{said}{compared}")
 
 
 def _steps(frame: pd.DataFrame, series: Series, trained: bool = True) -> list[Candidate]:

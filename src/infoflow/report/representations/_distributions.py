@@ -154,8 +154,8 @@ def _words(shapes: pd.DataFrame, models: ModelSelection) -> str:
     if not stated:
         return ""
     control = [_median_on_top(own) for _, own in untrained.groupby("series", sort=False)]
-    beside = f"; in an untrained model it is at most {number(max(control), 2)}" if control else ""
-    return sentence(f"at the top layer the median cosine of two random words is {stated}{beside}")
+    compared = f"; in an untrained model it is at most {number(max(control), 2)}" if control else ""
+    return sentence(f"at the top layer the median cosine of two random words is {stated}{compared}")
 
 
 def _median_on_top(rows: pd.DataFrame) -> float:

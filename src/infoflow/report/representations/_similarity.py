@@ -248,8 +248,8 @@ def _depth_sentence(rows: pd.DataFrame, metric: SimilarityMeasure, lines: list[P
     least, most = (f"{estimate_text(excesses[title])} in {title}" for title in (clear[0], clear[-1]))
     amount = least if len(clear) == 1 else f"{least} to {most}"
     where = "all pairs" if not unclear else f"{len(clear)} of {len(excesses)} pairs"
-    beside = f", but not clearly so in {listed(unclear)}" if unclear else ""
-    return [f"Layers of equal depth are more alike than others in {where}, by {amount}{beside}."]
+    exceptions = f", but not clearly so in {listed(unclear)}" if unclear else ""
+    return [f"Layers of equal depth are more alike than others in {where}, by {amount}{exceptions}."]
 
 
 def _agreement(

@@ -247,7 +247,7 @@ def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
         one, other = first.recipe, second.recipe
         alike = first.trained == second.trained and one.architecture == other.architecture
         alike &= (one.objective == other.objective) != (one.seed == other.seed)
-        if alike and any(_asked(plan, rule, one, other) for rule in plan.pairs):
+        if alike and any(_compares(plan, rule, one, other) for rule in plan.pairs):
             found.append((first, second))
     return found
 
@@ -257,7 +257,7 @@ def pair_key(models: StudyModels, first: Subject, second: Subject) -> str:
     return digest([models.states_key(first), models.states_key(second), measures])
 
 
-def _asked(plan: StudyPlan, rule: str, first: Recipe, second: Recipe) -> bool:
+def _compares(plan: StudyPlan, rule: str, first: Recipe, second: Recipe) -> bool:
     a, b = first.objective, second.objective
     comparable = not (a.variant or b.variant) or a.name == b.name
     names, seeds = list(plan.objectives), list(plan.seeds)

@@ -84,19 +84,19 @@ class Transplants(Protocol):
 
 def check_transplants(plan: Transplants) -> None:
     """Raise a UserError if heads of the plan's models cannot be transplanted as requested."""
-    asked = plan.transplant
-    if asked.on:
-        one_of("transplant.objectives", asked.objectives, plan.objectives)
+    section = plan.transplant
+    if section.on:
+        one_of("transplant.objectives", section.objectives, plan.objectives)
         _check_families(plan.architectures)
-        for name in asked.objectives:
+        for name in section.objectives:
             _check_heads(plan, name, plan.objective(name))
     try:
-        asked.steps(plan.training)
+        section.steps(plan.training)
     except UserError:
-        last = asked.num_updates(plan.training)
+        last = section.num_updates(plan.training)
         raise UserError(
             f"transplant.schedule must be log:K, linear:K or every:M (K and M from 1), powers, or different updates up "
-            f"to the last, {last:,}, such as 10,{last}; join several with +. Got {as_written(asked.schedule)}."
+            f"to the last, {last:,}, such as 10,{last}; join several with +. Got {as_written(section.schedule)}."
         ) from None
 
 
@@ -109,25 +109,25 @@ def _check_families(families: Sequence[str]) -> None:
 
 
 def _check_heads(plan: Transplants, name: str, objective: AbstractObjective) -> None:
-    asked, layout = plan.transplant, objective.layout
+    section, layout = plan.transplant, objective.layout
     if layout not in TRAINED_ON or objective.teacher:
         raise UserError(
             f"transplant.objectives must train a single model ({', '.join(TRAINED_ON)}) without a "
             f"teacher. Got {name}. Leave it out."
         )
     kinds = kinds_of(layout)
-    if asked.scope != ALL_HEADS and asked.scope not in kinds:
+    if section.scope != ALL_HEADS and section.scope not in kinds:
         raise UserError(
             f"transplant.scope must be a kind of attention that {name} has ({', '.join(kinds)}), or all. Got "
-            f"{asked.scope}. Choose another, or leave {name} out of transplant.objectives."
+            f"{section.scope}. Choose another, or leave {name} out of transplant.objectives."
         )
-    layers = layers_in(plan.model, plan.match, layout, asked.scope)
+    layers = layers_in(plan.model, plan.match, layout, section.scope)
     total, most = layers * plan.model.heads, layers * (plan.model.heads // 2)
-    num = asked.num_heads(total)
+    num = section.num_heads(total)
     if num > most:
         raise UserError(
-            f"transplant.heads must be at most half of the heads in each layer, {most} of {total} in {asked.scope} of "
-            f"{name}: as many others are drawn at random from the same layers. Got {as_written(asked.heads)}, which is "
+            f"transplant.heads must be at most half of the heads in each layer, {most} of {total} in {section.scope} of "
+            f"{name}: as many others are drawn at random from the same layers. Got {as_written(section.heads)}, which is "
             f"{num}. Lower it" + (", or raise model.heads." if most == 0 else ".")
         )
 

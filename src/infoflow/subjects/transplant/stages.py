@@ -86,8 +86,8 @@ def fresh_recipe(recipe: Recipe) -> Recipe:
 
 def specialised(plan: StudyPlan, scores: Sequence[HeadScore]) -> list[Head]:
     """The donor's heads to transplant, best first."""
-    asked = plan.transplant
-    return specialised_heads(scores, asked.num_heads(len(scores)), asked.choose)
+    section = plan.transplant
+    return specialised_heads(scores, section.num_heads(len(scores)), section.choose)
 
 
 def heads_of(plan: StudyPlan, recipe: Recipe, scores: Sequence[HeadScore], variant: Variant) -> list[Head]:
@@ -111,8 +111,8 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ChooseHeads]":
         """One stage for each model whose heads the plan transplants."""
-        asked = models.plan.transplant
-        recipes = models.plan.recipes(asked.objectives) if asked.on else []
+        section = models.plan.transplant
+        recipes = models.plan.recipes(section.objectives) if section.on else []
         return [
             cls(models=models, recipe=recipe, needs=(Train(models=models, recipe=recipe).key,)) for recipe in recipes
         ]
@@ -123,9 +123,13 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
     @property
     def content(self) -> str:
         """Key of the scores of the donor and of its heads."""
-        asked, analysis = self.models.plan.transplant, self.models.plan.analysis
-        ranked_on = [asked.scope, asked.rank_sentences, asked.role_sentences if "roles" in asked.choose else None]
-        scored_on = [asked.metric, asked.score_sentences, analysis.sentences, analysis.beams]
+        section, analysis = self.models.plan.transplant, self.models.plan.analysis
+        ranked_on = [
+            section.scope,
+            section.rank_sentences,
+            section.role_sentences if "roles" in section.choose else None,
+        ]
+        scored_on = [section.metric, section.score_sentences, analysis.sentences, analysis.beams]
         return digest([_VERSION, "scores", self.models.train_key(self.recipe), ranked_on, scored_on])
 
     def run(self) -> dict[str, Any]:
@@ -162,16 +166,16 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
 
     def make(self) -> dict[str, Any]:
         """As plain values: each head of the scope with its importance and roles, and the model's own scores."""
-        models, recipe, asked = self.models, self.recipe, self.models.plan.transplant
+        models, recipe, section = self.models, self.recipe, self.models.plan.transplant
         model, options = models.load(Subject(recipe=recipe)), pass_options(models, recipe)
         current_display().note(f"Scoring the heads of {recipe.name}.")
         validation = models.data.validation
-        table = importance(model, at_most(validation, asked.rank_sentences), normalise="layer", options=options)
+        table = importance(model, at_most(validation, section.rank_sentences), normalise="layer", options=options)
         worth = {_head(row): float(row["value"]) for row in table.to_dict("records")}
-        by_roles = "roles" in asked.choose
-        roles, chance = self._roles(model, at_most(validation, asked.role_sentences)) if by_roles else ({}, None)
-        heads = [head for head in all_heads(model.anatomy) if asked.scope in (ALL_HEADS, f"{head[0]}-{head[1]}")]
-        held_out, beams = at_most(models.data.analysed, asked.score_sentences), models.plan.analysis.beams
+        by_roles = "roles" in section.choose
+        roles, chance = self._roles(model, at_most(validation, section.role_sentences)) if by_roles else ({}, None)
+        heads = [head for head in all_heads(model.anatomy) if section.scope in (ALL_HEADS, f"{head[0]}-{head[1]}")]
+        held_out, beams = at_most(models.data.analysed, section.score_sentences), models.plan.analysis.beams
         scores = {
             metric: float(quality(model, held_out, frozenset(), metric, beams=beams, options=options)["scores"][0])
             for metric in self.metrics()
@@ -195,11 +199,11 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
 
     def _tell(self, chosen: list[Head]) -> None:
         """Warn if fewer heads have a role than the plan requests."""
-        asked = self.models.plan.transplant
-        wanted = asked.num_heads(len(self.head_scores()))
+        section = self.models.plan.transplant
+        wanted = section.num_heads(len(self.head_scores()))
         if len(chosen) < wanted:
             current_display().warn(
-                f"{self.recipe.name}: {len(chosen)} of its heads in {asked.scope} have a role, fewer than the {wanted} "
+                f"{self.recipe.name}: {len(chosen)} of its heads in {section.scope} have a role, fewer than the {wanted} "
                 f"requested: {'only these' if chosen else 'none'} are transplanted. "
                 'Add "importance" to transplant.choose for more.'
             )
@@ -234,10 +238,10 @@ class Transplant(OfRecipe, AbstractTableStage):
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Transplant]":
         """Every variant for each model whose heads the plan transplants."""
-        asked = models.plan.transplant
+        section = models.plan.transplant
         return [
             cls(models=models, recipe=recipe, variant=variant, needs=(ChooseHeads(models=models, recipe=recipe).key,))
-            for recipe in (models.plan.recipes(asked.objectives) if asked.on else [])
+            for recipe in (models.plan.recipes(section.objectives) if section.on else [])
             for variant in variants(models.plan)
         ]
 
@@ -260,10 +264,10 @@ class Transplant(OfRecipe, AbstractTableStage):
     @property
     def _training_key(self) -> str:
         """Key of the fresh model's weights, regardless of which updates are kept."""
-        models, asked, variant = self.models, self.models.plan.transplant, self.variant
-        settings: list[object] = [asked.num_updates(models.plan.training)]
+        models, section, variant = self.models, self.models.plan.transplant, self.variant
+        settings: list[object] = [section.num_updates(models.plan.training)]
         if variant.needs_heads:
-            chosen = [asked.scope, asked.heads, asked.choose, asked.rank_sentences, asked.role_sentences]
+            chosen = [section.scope, section.heads, section.choose, section.rank_sentences, section.role_sentences]
             settings += [models.train_key(self.recipe), chosen, variant.name, variant.frozen, variant.draw]
         return digest([_VERSION, "training", models.train_key(fresh_recipe(self.recipe)), settings])
 

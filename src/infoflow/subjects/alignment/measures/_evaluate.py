@@ -200,9 +200,9 @@ def _scores(
     yield {**at_top, "metric": "mse", **_block_mean(((x - y) ** 2).mean(axis=1), words.blocks, around_mean)}
     num = min(options.retrieval_words, len(words))
     both_hits = retrieval_hits(x[:num], y[:num], min(options.neighbours, num))
-    for way, hits in zip(("forward", "backward"), both_hits, strict=True):
+    for direction, hits in zip(("forward", "backward"), both_hits, strict=True):
         row = _block_mean(hits.numpy(), words.blocks[:num], 1 / num, "share")
-        yield {**at_top, "metric": f"retrieval {way}", **row}
+        yield {**at_top, "metric": f"retrieval {direction}", **row}
     for states, sample in (("mapped", mapped), ("encoder", _only(layers, top))):
         for row in _similarities(sample, _only(words.target, words.target.num_states - 1), options):
             yield {**at_top, "states": states, **row}

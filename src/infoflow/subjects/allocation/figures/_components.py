@@ -356,8 +356,8 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
         found.append(Candidate(f"in {part.label}", percent_over_models((feed / sums).to_dict(), ANY_PERCENT)))
         weights: Any = in_blocks(of_part(groups, part)).groupby("component")["parameters"].sum()
         sizes.append(weights.reindex(list(_FEED_FORWARD)).sum() / weights.sum())
-    beside = f"its share of the blocks' weights is {percent_span(sizes)}"
-    return extremes_words("the share of feed-forward in the blocks' contribution", found, "%", end=beside)
+    of_weights = f"its share of the blocks' weights is {percent_span(sizes)}"
+    return extremes_words("the share of feed-forward in the blocks' contribution", found, "%", end=of_weights)
 
 
 def _outside_sentence(groups: pd.DataFrame, models: ModelSelection) -> str:

@@ -212,9 +212,9 @@ def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
     worst, plain = extreme(used), extreme(first, least=True)
     if worst is None:
         return ""
-    beside = f"; to first order, the error is at least {plain.text('%')}" if plain else ""
+    first_order = f"; to first order, the error is at least {plain.text('%')}" if plain else ""
     most = "at most " if len(used) > 1 else ""
-    said = f"the sum of all allocations misses the loss change by {most}{worst.text('%')}{beside}"
+    said = f"the sum of all allocations misses the loss change by {most}{worst.text('%')}{first_order}"
     return sentence(said.replace(" %", "%"))
 
 

@@ -23,7 +23,7 @@ _ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed
 
 def _objectives(table: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Every pair of stacks: mean rank correlation of their share profiles over pairs of seeds."""
-    pairs = _both_ways(table, models)
+    pairs = _mirrored(table, models)
     shown = pairs[(pairs["normalisation"] == _SHOWN["normalisation"]) & (pairs["metric"] == _SHOWN["metric"])]
     means = _means(shown)
     return Drawn(
@@ -36,7 +36,7 @@ def _objectives(table: pd.DataFrame, models: ModelSelection) -> Drawn:
     )
 
 
-def _both_ways(table: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
+def _mirrored(table: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Pairs of different seeds (all pairs if there is one seed), with each stack as the first and as the second."""
     pairs = table[table["seed_a"] != table["seed_b"]]
     pairs = table if pairs.empty else pairs

@@ -259,9 +259,9 @@ def bin_edges() -> list[tuple[float, float]]:
 
 def _of_elements(cells: Cells, place: Tensor, shapes: list[torch.Size]) -> Tensor:
     """The group of each parameter element; int16 if there are few enough groups."""
-    pieces, start = [], 0
+    counted, start = [], 0
     for line, shape in zip(cells.lines, shapes, strict=True):
         own, start = place[start : start + line.size], start + line.size
         axes = [line.size if dim == line.dim else 1 for dim in range(len(shape))]
-        pieces.append(own.view(axes).expand(shape).reshape(-1))
-    return torch.cat(pieces).to(torch.int16 if len(cells.groups) < 2**15 else torch.int32)
+        counted.append(own.view(axes).expand(shape).reshape(-1))
+    return torch.cat(counted).to(torch.int16 if len(cells.groups) < 2**15 else torch.int32)

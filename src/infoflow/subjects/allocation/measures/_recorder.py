@@ -121,7 +121,7 @@ class LossChangeRecorder(TrainingHook):
         state = {"key": key, "numbers": numbers, "used": used, "losses": torch.from_numpy(self._losses.copy())}
         state |= {f"opening {i} {term} {part}": t for (i, term, part), t in self._opening.items()}
         state |= {"start": self._start} if self._start is not None else {}
-        for name, piece in self._pieces().items():
+        for name, piece in self._parts().items():
             state |= {f"{name}.{field}": tensor for field, tensor in piece.state().items()}
         return state
 
@@ -163,7 +163,7 @@ class LossChangeRecorder(TrainingHook):
             self._restore(self._restored)
             self._restored = None
 
-    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram | Panels]:
+    def _parts(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram | Panels]:
         pieces = {"history": self.history, "groups": self.group_counts, "residuals": self.residuals}
         details = {"parameters": self.parameter_counts, "histogram": self.histogram, "panels": self.panels}
         return pieces | {name: piece for name, piece in details.items() if piece is not None}
@@ -180,7 +180,7 @@ class LossChangeRecorder(TrainingHook):
             if name.startswith("opening "):
                 _, index, term, part = name.split(" ")
                 self._opening[int(index), term, int(part)] = tensor.to(device, copy=True)
-        for name, piece in self._pieces().items():
+        for name, piece in self._parts().items():
             prefix = f"{name}."
             piece.load({key.removeprefix(prefix): t for key, t in state.items() if key.startswith(prefix)})
 

@@ -138,7 +138,7 @@ class DetachedTranslation(Intervention):
     def refusal(self, model: Model) -> str | None:
         if model.task != "seq2seq":
             return f"it does not translate: it is a {model.task} model"
-        return model.anatomy.beside_attention()
+        return model.anatomy.outside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         if not reader.has_target or reader.decoder_side == "text":

@@ -20,9 +20,9 @@ from infoflow.heads import (
 )
 from infoflow.report import ViewAnswer, further_views, view_blocks, view_payload
 
-from ._asked import Change, HttpRequest, changed
 from ._effects import effect, head_effects, token_effects
 from ._readings import Readings, SentenceReading, lens, token_logits
+from ._request import Change, HttpRequest, changed
 
 _MOST_KEPT = 50
 METHODS = ("gradient-x-input", "cp-lrp", "attn-lrp", "voita", "chefer", "alti", "rollout")
@@ -203,11 +203,11 @@ def prediction_relevance(
         options["output"] = lambda output: token_logits(output)[..., chosen] - token_logits(output)[..., second]
     with changed(reading.subject.model, reading.change):
         found = sentence_relevance(reading.subject.model, reading.inputs, method, position, chosen, **options)
-    told = _told(found)
+    values = _as_json(found)
     named = {} if chosen is None else {"target": chosen, "target_name": token_name(reading.subject.model, chosen)}
     if options:
         named |= {"against": against, "against_name": token_name(reading.subject.model, int(against or 0))}
-    return {"method": method, "position": position, "signed": method not in ("voita", *_SHARES)} | named | told
+    return {"method": method, "position": position, "signed": method not in ("voita", *_SHARES)} | named | values
 
 
 _SHARES = ("alti", "rollout")
@@ -224,7 +224,7 @@ def _target(reading: SentenceReading, position: int, target: int | None) -> int:
     return target
 
 
-def _told(found: SentenceRelevance) -> dict[str, Any]:
+def _as_json(found: SentenceRelevance) -> dict[str, Any]:
     return {
         "tokens": {stack: _numbers(values[0]) for stack, values in found.tokens.items()},
         "heads": [

@@ -23,8 +23,8 @@ from infoflow.models import (
     without_token,
 )
 
-from ._asked import changed
 from ._readings import SentenceReading, token_logits
+from ._request import changed
 
 _TOGETHER = 1024  # padded tokens per pass
 
@@ -40,7 +40,7 @@ def effect(before: SentenceReading, after: SentenceReading) -> dict[str, Any]:
     """
     model = before.subject.model
     blind = after.change.blind(model, before.sentence)
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "blind": blind,
         "distance": {
             stack: [_digits(row, blind[stack]) for row in distances(states, after.states[stack])]
@@ -48,12 +48,12 @@ def effect(before: SentenceReading, after: SentenceReading) -> dict[str, Any]:
         },
     }
     if not before.has_head:
-        return told
+        return answer
     first, second = before.log_shares, after.log_shares
     stack = model.anatomy.predicts.name
     ids, logs = likeliest(first, 3)
     ids_after, logs_after = likeliest(second, 3)
-    return told | {
+    return answer | {
         "stack": stack,
         "divergence": _digits(divergence(first, second), blind[stack]),
         "before": [candidate_pairs(*row) for row in zip(ids, logs.exp(), strict=True)],

@@ -21,8 +21,8 @@ from infoflow.report._embedding import asset, closed, environment, policy, style
 from infoflow.report._view import further_views, view_scripts
 
 from ._answers import Responses
-from ._asked import MOST_CHARACTERS
 from ._readings import ExploredModel, Readings
+from ._request import MOST_CHARACTERS
 from ._routes import Worker
 
 if TYPE_CHECKING:

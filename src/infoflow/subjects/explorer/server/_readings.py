@@ -24,7 +24,7 @@ from infoflow.heads import (
 )
 from infoflow.models import Model, Readout, readout, tap
 
-from ._asked import Change, HttpRequest, changed
+from ._request import Change, HttpRequest, changed
 
 _MOST_LOGITS = 1 << 22  # logits kept with a reading; if there are more, they are recomputed from its last states
 

@@ -19,9 +19,9 @@ from infoflow.foundation import UserError, showable
 from infoflow.report import Explored, view_page
 
 from ._answers import Responses, differences
-from ._asked import BadRequest, Change, HttpRequest, asked
 from ._effects import effect
 from ._readings import Forgotten, SentenceReading, lens
+from ._request import BadRequest, Change, HttpRequest, parsed
 from ._safety import TooLong, too_long
 
 Answer = TypeVar("Answer")
@@ -161,7 +161,7 @@ class Routes:
 
     async def ask(self, kind: str, request: Request) -> Response:
         try:
-            question = asked(json.loads(await request.body()))
+            question = parsed(json.loads(await request.body()))
         except TooLong:
             return too_long()
         except (ValueError, RecursionError):
@@ -222,8 +222,8 @@ class Routes:
             try:
                 part = await self._worker.do(slot, following, patient=True)
             except Exception as error:
-                told = bytes(_failed(error).body).decode()
-                yield told.encode() + b"\n"
+                message = bytes(_failed(error).body).decode()
+                yield message.encode() + b"\n"
                 return
 
 
@@ -264,7 +264,7 @@ def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: s
         Explored(
             state=_own(state, suffix) or "#",
             before=before.seen if is_changed else None,
-            change_text=told(reading) if is_changed else "",
+            change_text=in_words(reading) if is_changed else "",
             arrays=differences(before.seen, reading.seen) if is_changed else {},
             answers=kept,
             effect=effect(before, reading) if is_changed else None,
@@ -274,7 +274,7 @@ def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: s
     return f"explore-{_plain(reading.subject.model.name)}.html", page
 
 
-def told(reading: SentenceReading) -> str:
+def in_words(reading: SentenceReading) -> str:
     """The change of a reading, in words."""
     change: Change = reading.change
     tokens = reading.sentence.tokens

@@ -53,7 +53,7 @@ class Guard:
         self._app, self._token, self._cookie = app, token, f"infoflow-{port}"
         names = ("127.0.0.1", "localhost", *hosts)
         self._hosts = {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())
-        self._clock, self._asked = clock or time.monotonic, deque[float]()
+        self._clock, self._recent = clock or time.monotonic, deque[float]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -101,12 +101,12 @@ class Guard:
         if not length.isdecimal() or int(length) > MOST_BODY:
             return too_long()
         now = self._clock()
-        while self._asked and self._asked[0] <= now - _SECONDS:
-            self._asked.popleft()
-        if len(self._asked) >= _MOST_REQUESTS:
-            wait = max(1, round(self._asked[0] + _SECONDS - now))
+        while self._recent and self._recent[0] <= now - _SECONDS:
+            self._recent.popleft()
+        if len(self._recent) >= _MOST_REQUESTS:
+            wait = max(1, round(self._recent[0] + _SECONDS - now))
             return PlainTextResponse("Too many requests at once: try again.", 429, {"retry-after": str(wait)})
-        self._asked.append(now)
+        self._recent.append(now)
         return None
 
     def _entered(self, given: str) -> Response:

@@ -96,7 +96,7 @@ class Grid:
         return ", ".join(stated)
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         widths = f"width{'s' if len(self.widths) > 1 else ''} {listed([str(width) for width in self.widths])}"
         first, last = map(short, self.tokens)
         return f"{widths}; {first} to {last} tokens; {listed(list(self.corpora))}"
@@ -144,7 +144,7 @@ def _claims_over_scale(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataF
         ],
         answer=_sentences(claims),
         findings=tuple(dict.fromkeys(one["id"] for one in claims)),
-        caption=f"{counted(rows['run'].nunique(), 'run')}: {grid.told}. Bars are 95% intervals. Not tested at two "
+        caption=f"{counted(rows['run'].nunique(), 'run')}: {grid.in_words}. Bars are 95% intervals. Not tested at two "
         f"scales or more: {counted(left, 'claim')}.",
         payload={"claims": claims, "widths": grid.legend, "corpora": grid.corpora_legend},
     )
@@ -284,7 +284,7 @@ def _runs(
         last = runs.loc[runs.groupby("line")["tokens"].idxmax()]
         last = last.assign(name=[grid.name_of(row.width, row.corpus) for row in last.itertuples()])
         height = {"x": at["x"], "y": with_field(at["y"], "height")}
-        layers.append(draw("text", _beside(last, ends), _NAME, height, color=look["color"], text="name:N"))
+        layers.append(draw("text", _name_positions(last, ends), _NAME, height, color=look["color"], text="name:N"))
     return layers
 
 
@@ -295,7 +295,7 @@ def _apart(runs: pd.DataFrame, grid: Grid) -> pd.Series:
     return runs["tokens"] * (high / low) ** (_APART * (places - (len(grid.widths) - 1) / 2))
 
 
-def _beside(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
+def _name_positions(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
     """The last marks with the `place` and `height` of their names.
 
     Names at the same number of tokens cover neither each other nor a mark.

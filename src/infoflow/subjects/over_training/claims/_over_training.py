@@ -144,7 +144,7 @@ def movement(rows: pd.DataFrame) -> tuple[float, str]:
         return float("nan"), "unknown"
     steps, half = np.diff(effects), (tail["high"].iloc[-1] - tail["low"].iloc[-1]) / 2
     change = float(effects[-1] - effects[0])
-    one_way = bool((steps > 0).all() or (steps < 0).all())
-    if one_way and abs(change) > half:
+    monotone = bool((steps > 0).all() or (steps < 0).all())
+    if monotone and abs(change) > half:
         return change, "grows" if abs(effects[-1]) > abs(effects[0]) else "falls"
     return change, "settled"

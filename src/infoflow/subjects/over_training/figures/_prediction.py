@@ -40,11 +40,11 @@ def _agreement(course: CheckpointTables) -> Drawn | None:
         return None
     if len(gains):
         gains = means(gains.dropna(subset="value"), ["measure"], ("value", "baseline"))
-    beside = _gain_panels(course, gains)
+    gain_panels = _gain_panels(course, gains)
     names = _measures(table)
-    groups = [_group(course, table[table["measure"] == name], name, beside) for name in names]
+    groups = [_group(course, table[table["measure"] == name], name, gain_panels) for name in names]
     if not groups:
-        groups = [PanelGroup(id="gain", label="gain", note="", scale=("", ""), panels=beside)]
+        groups = [PanelGroup(id="gain", label="gain", note="", scale=("", ""), panels=gain_panels)]
     data = pd.concat([frame for frame in (table, gains) if len(frame)], ignore_index=True)
     corpora = listed(sorted(set(course[NGRAM_AGREEMENT.name]["corpus"]))) if len(table) else ""
     return Drawn(
@@ -77,7 +77,7 @@ def ngrams(order: int) -> str:
     return _ORDERS.get(order, f"{order}-grams")
 
 
-def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: list[Panel]) -> PanelGroup:
+def _group(course: CheckpointTables, table: pd.DataFrame, name: str, gain_panels: list[Panel]) -> PanelGroup:
     low, high = float(table[["low", "value"]].min().min()), float(table[["high", "value"]].max().max())
     words = _TITLES[name]
     y = amount("y", "value", f"{words} (nats)", (min(low, 0.0), high * 1.03), ticks=5)
@@ -90,7 +90,7 @@ def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: lis
         for series, own in course.each(table)
     ]
     id = "-".join(re.findall("[a-z]+", words.lower()))
-    return PanelGroup(id=id, label=words, note=f"n-grams: {words}.", scale=("", ""), panels=[*panels, *beside])
+    return PanelGroup(id=id, label=words, note=f"n-grams: {words}.", scale=("", ""), panels=[*panels, *gain_panels])
 
 
 def _by_gain(gains: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

@@ -117,7 +117,7 @@ def _chart(axis: TimeAxis, table: pd.DataFrame, phases: pd.DataFrame, series: Se
     low = channel("y", "row:N", sort=names, axis=None, scale={"domain": names}, bandPosition=0.72)
     base = axis.placed(rows[["row", "end", "told", "fill", *_AT]], series.key, **dict(zip(_AT, _AT, strict=True)))
     labels = calculated(rows[["row", "end"]], told="datum.row + ': ' + datum.end")
-    beside = {"x": Constant(2), "y": channel("y", "row:N", sort=names, axis=None, bandPosition=0.5)}
+    name_at = {"x": Constant(2), "y": channel("y", "row:N", sort=names, axis=None, bandPosition=0.5)}
     change = {"x": axis.channel("t10"), "x2": "t90:Q", "y": low, "color": Constant("var(--heat-2)")}
     fill = channel("opacity", "fill:Q", scale=None)
     tooltip = tips("row:N|curve", "end:N|verdict", "told:N|t10, t50, t90")
@@ -129,7 +129,7 @@ def _chart(axis: TimeAxis, table: pd.DataFrame, phases: pd.DataFrame, series: Se
         draw("rule", base, bracket, strokeWidth=1.2, color="var(--ink)"),
         draw("point", base, _MIDDLE, x=axis.channel("t50"), y=low),
         *_dots(axis, phases, names, low, series),
-        draw("text", labels, ROW_NAME, beside, text="told:N"),
+        draw("text", labels, ROW_NAME, name_at, text="told:N"),
     ]
     return axis.finished(layers, _ROW * len(names) + 4, [series.key])
 

@@ -168,12 +168,12 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
     middle = int(place) + 1  # index of the middle one of the three points
     if beyond[sign, place] <= least or not _ENDS <= middle < len(t) - _ENDS:
         return None
-    top, way = float(means[place]), 1 - 2 * int(sign)
+    top, sign_of = float(means[place]), 1 - 2 * int(sign)
     return Turning(
         turn=Crossing(float(t[middle]), float(t[middle - 1]), float(t[middle + 1])),
         value=top,
-        out=_half(t[: middle + 1], way * (y[: middle + 1] - ends[0]), way * (top - ends[0])),
-        back=_half(t[middle:], way * (top - y[middle:]), way * (top - ends[1])),
+        out=_half(t[: middle + 1], sign_of * (y[: middle + 1] - ends[0]), sign_of * (top - ends[0])),
+        back=_half(t[middle:], sign_of * (top - y[middle:]), sign_of * (top - ends[1])),
     )
 
 

@@ -82,9 +82,9 @@ class FolderPlace(AbstractPlace):
         return tuple(_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in weight_paths(self.folder))
 
     def identity(self) -> str:
-        beside = [path for path in (self.folder / name for name in BESIDE) if path.is_file()]
+        others = [path for path in (self.folder / name for name in BESIDE) if path.is_file()]
         return _identity(
-            self.weight_files(), [_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in beside]
+            self.weight_files(), [_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in others]
         )
 
     def opened(self, keep: bool = False) -> AbstractContextManager[Path]:

@@ -17,9 +17,9 @@ from ._way_checks import (
     alike,
     in_order,
     outliers,
+    path_checks,
     ratio,
     row,
-    way_checks,
     without,
 )
 
@@ -49,7 +49,7 @@ def check_series(series: Sequence[WeighedCheckpoint], missing: Sequence[Missing]
     left = without(ordered, rows)
     rows += [*_twins(left), *_shards(left)]
     rows += outliers(without(ordered, rows))
-    rows += way_checks(without(ordered, rows))
+    rows += path_checks(without(ordered, rows))
     rows += loss_checks(without(ordered, rows))
     return SeriesChecks(rows=tuple(rows), same_as=same_weights(ordered))
 
@@ -208,11 +208,11 @@ def _configurations(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
         values = {one.name: json.dumps(_config(one).get(name), sort_keys=True) for one in series}
         rows += _odd(series, values, name.replace("_", " ") if name != _VOCABULARY else "vocabulary")
     tokenizers = {one.name: one.weight.tokenizer for one in series if one.weight and one.weight.tokenizer}
-    beside = [one for one in series if one.name in tokenizers]
+    with_tokenizer = [one for one in series if one.name in tokenizers]
     usual = _usual(list(tokenizers.values()))
-    for one in beside:
+    for one in with_tokenizer:
         if tokenizers[one.name] != usual:
-            other = next(each for each in beside if tokenizers[each.name] == usual)
+            other = next(each for each in with_tokenizer if tokenizers[each.name] == usual)
             text = f"the tokenizer of {one.name} is not that of {other.name}"
             rows.append(row(one, "K8", "error", text, other=other))
     return rows

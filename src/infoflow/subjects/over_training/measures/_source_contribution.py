@@ -162,7 +162,7 @@ class SourceContribution(Intervention):
     def refusal(self, model: Model) -> str | None:
         if model.task != "seq2seq":
             return f"it has no source besides its text: it is a {model.task} model"
-        return model.anatomy.beside_attention()
+        return model.anatomy.outside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         rows = self._choose(reader)

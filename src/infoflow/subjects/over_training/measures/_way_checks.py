@@ -156,7 +156,7 @@ def outliers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     return rows
 
 
-def way_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
+def path_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K4, K5, K10 and K12 for the series without outliers."""
     live = alike(series)
     start = live[0] if live and live[0].update == 0 else None

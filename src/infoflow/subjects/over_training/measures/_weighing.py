@@ -92,10 +92,10 @@ def weigh(folder: Path) -> tuple[Weight, Float[np.ndarray, " drawn"]]:
             if weights.numel() > 1 and bool((weights == weights[0]).all()):
                 tensors.constant.append(name)
             sketches[name] = _drawn(name, weights, share)
-    beside = _config(folder)
+    configuration = _config(folder)
     tokenizer, size = _tokenizer(folder)
     facts = Weight(
-        digest=digest(sorted(digests.items())), tensors=tensors, config=beside, tokenizer=tokenizer, tokens=size
+        digest=digest(sorted(digests.items())), tensors=tensors, config=configuration, tokenizer=tokenizer, tokens=size
     )
     empty = np.zeros(0, dtype=np.float32)
     return facts, np.concatenate([empty, *(sketches[name] for name in sorted(sketches))])

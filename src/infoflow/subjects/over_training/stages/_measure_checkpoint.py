@@ -99,15 +99,15 @@ class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
                 every = _references(models, recipe, steps, at)
                 references = {name: every[name] for name in models.plan.checkpoints.references if name in every}
                 seeds = {trained[one.recipe] for one in references.values() if one.recipe != recipe}
-                beside = _beside(models, recipe, update)
-                seeds |= {of[one.recipe] for one in beside.values() for of in (trained, kept)}
+                next_seed = _next_seed(models, recipe, update)
+                seeds |= {of[one.recipe] for one in next_seed.values() for of in (trained, kept)}
                 stages.append(
                     cls(
                         models=models,
                         subject=Subject(recipe=recipe, update=update),
                         references=references,
                         others={name: one for name, one in every.items() if name != OTHER_SEED},
-                        seeds=beside,
+                        seeds=next_seed,
                         needs=(key, kept[recipe], *seeds),
                     )
                 )
@@ -271,7 +271,7 @@ def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: i
     return {name: found for name, found in there.items() if found is not None}
 
 
-def _beside(models: StudyModels, recipe: Recipe, update: int) -> dict[str, Subject]:
+def _next_seed(models: StudyModels, recipe: Recipe, update: int) -> dict[str, Subject]:
     """The next seed at the same update, if `AMONG_SEEDS` are requested there; each pair of three seeds occurs once."""
     heavy = update in heavy_updates(models, recipe)
     seeds = models.plan.seeds

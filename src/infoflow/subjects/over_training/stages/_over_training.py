@@ -86,7 +86,7 @@ def over_training(
         raise UserError(
             "At least one series of checkpoints is needed: a folder that holds them, or a hub name with @all."
         )
-    asked = SeriesOptions(
+    request = SeriesOptions(
         sources=tuple(str(Path(source).resolve()) if exists(source) else source for source in given),
         options=dataclasses.replace(options or AnalyzeOptions(**_CHECKED_ON if check else {}), control=False),
         steps=tuple(steps),
@@ -101,8 +101,8 @@ def over_training(
         of_shard(0, shard)
         if check:
             raise UserError("--check does not measure, so it has no shards. Leave --shard out.")
-    check_loading(asked.options.tokenizer, asked.options.device)
-    return _followed(asked, RunFolder(out), num_processes, shard)
+    check_loading(request.options.tokenizer, request.options.device)
+    return _followed(request, RunFolder(out), num_processes, shard)
 
 
 def merge_over_training(folders: Sequence[Path | str], out: Path | str) -> Run:
@@ -115,9 +115,9 @@ def merge_over_training(folders: Sequence[Path | str], out: Path | str) -> Run:
     return _followed(SeriesOptions.of(gather_shards(folders, run.path)), run, None, None)
 
 
-def _followed(asked: SeriesOptions, run: RunFolder, num_processes: int | None, shard: tuple[int, int] | None) -> Run:
-    stages = SeriesStages(asked, run)
-    series = asked.series()
+def _followed(request: SeriesOptions, run: RunFolder, num_processes: int | None, shard: tuple[int, int] | None) -> Run:
+    stages = SeriesStages(request, run)
+    series = request.series()
     _require_two(series)
     stages.check(series)
     engine = stages.engine(num_processes, series)
@@ -125,7 +125,7 @@ def _followed(asked: SeriesOptions, run: RunFolder, num_processes: int | None, s
         _open(run, stages, series, shard)
         with wall_clock(run, save=is_first()) as clock:
             _Following(run, stages, series, engine, shard).follow(clock)
-        if asked.options.anonymous and shard is None and is_first():
+        if request.options.anonymous and shard is None and is_first():
             anonymize(run)
     return Run(run)
 
@@ -153,7 +153,7 @@ def _open(
     """Write the plan to the run folder and remove tables of other settings, so that a report never mixes two."""
     kind = KIND if shard is None else SHARD_KIND
     before = check_output(run, kind)
-    plan = stages.asked.plan()
+    plan = stages.options.plan()
     tables_of = settings_digest(plan)
     if is_first():
         if before and before.get("tables_of", settings_digest(before.get("plan"))) != tables_of:
@@ -178,7 +178,7 @@ class _Following:
         engine: Engine,
         shard: tuple[int, int] | None,
     ) -> None:
-        self.run, self.asked, self.made, self.series, self.engine = run, made.asked, made, series, engine
+        self.run, self.request, self.made, self.series, self.engine = run, made.options, made, series, engine
         self.shard = shard
         self.weighing = {
             (one.name, checkpoint.name): made.weigh(one, checkpoint) for one in series for checkpoint in one.checkpoints
@@ -187,9 +187,9 @@ class _Following:
 
     def follow(self, clock: WallClock) -> None:
         """Check, measure, check again whatever had to be fetched first, and write the tables."""
-        if self.asked.check or all(stage.checkpoint.place.is_here for stage in self.weighing.values()):
+        if self.request.check or all(stage.checkpoint.place.is_here for stage in self.weighing.values()):
             self._run({stage.key: stage for stage in self.weighing.values()}, "Checks")
-        stages = {} if self.asked.check else self._measure()
+        stages = {} if self.request.check else self._measure()
         if is_first() and self.shard is None:  # the tables cover all shards
             self._write(stages, clock)
         wait_for_all()
@@ -207,7 +207,7 @@ class _Following:
             for one in self.series:
                 self.left[one.name] = self._to_measure(one)
                 references += held.enter_context(self.made.references_held(self.left[one.name]))
-            ahead = Ahead(self.asked.keep_downloads)
+            ahead = Ahead(self.request.keep_downloads)
             held.callback(ahead.close)
             by_key: dict[str, MeasureSuiteCheckpoint] = {}
             for one in self.series:
@@ -250,7 +250,7 @@ class _Following:
 
     def _left_out(self, series: CheckpointSeries, checks: SeriesChecks) -> set[str]:
         """Names of the suspects, or only of those that cannot be loaded if suspects are included."""
-        if not self.asked.include_suspect:
+        if not self.request.include_suspect:
             return set(checks.suspects)
         return {one.checkpoint.name for one in self._weighings(series) if not one.facts["task"]}
 
@@ -290,7 +290,7 @@ class _Following:
             yield course_tables(own)
 
     def _write_tables(self, tables: Mapping[str, pd.DataFrame], schemas: Mapping[str, TableSchema]) -> None:
-        if not self.asked.check:
+        if not self.request.check:
             self.run.tables.clear()
         for name, frame in tables.items():
             self.run.tables.write(frame, schemas[name])

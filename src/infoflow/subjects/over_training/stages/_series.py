@@ -62,9 +62,9 @@ class WeighCheckpoint(AbstractStage):
     keep_downloads: bool = False
 
     def depends(self) -> list[Any]:
-        asked = self.options
-        languages = [one for one in (asked.source_language, asked.target_language, asked.prefix) if one]
-        options = [asked.tokenizer, asked.max_length, *([languages] if languages else [])]
+        given = self.options
+        languages = [one for one in (given.source_language, given.target_language, given.prefix) if one]
+        options = [given.tokenizer, given.max_length, *([languages] if languages else [])]
         return ["weigh", _VERSION, self.checkpoint.place.identity(), self.corpus.digest, options]
 
     def is_done(self) -> bool:

@@ -94,24 +94,24 @@ def settings_digest(plan: Any) -> str:
 class SeriesStages:
     """Creates the stages of the requested checkpoints."""
 
-    def __init__(self, asked: SeriesOptions, run: RunFolder) -> None:
-        self.asked = asked
-        light = _light(asked.options)
-        heavy = _heavy(asked, light)  # also checked if nothing is measured
-        self.light, self.heavy = ([], []) if asked.check else (light, heavy)
-        if unknown := [name for name in asked.references if name not in REFERENCES]:
+    def __init__(self, request: SeriesOptions, run: RunFolder) -> None:
+        self.options = request
+        light = _light(request.options)
+        heavy = _heavy(request, light)  # also checked if nothing is measured
+        self.light, self.heavy = ([], []) if request.check else (light, heavy)
+        if unknown := [name for name in request.references if name not in REFERENCES]:
             raise UserError(f"--reference must be among {', '.join(REFERENCES)}. Got {unknown[0]}.")
         self._run, self.bench = run, ResultCache(run.path / "work")
 
     @cached_property
     def corpus(self) -> Corpus:
-        return corpus_of(self.asked.options, ())
+        return corpus_of(self.options.options, ())
 
     def check(self, series: Sequence[CheckpointSeries]) -> None:
         """Refuse settings that these checkpoints do not allow."""
         for one in series:
-            checkpoint_steps(self.asked.heavy_steps, max(one.updates, 1))  # also if nothing is measured
-            wanted = self.asked.references
+            checkpoint_steps(self.options.heavy_steps, max(one.updates, 1))  # also if nothing is measured
+            wanted = self.options.references
             if all(each.place.is_here for each in one.checkpoints):
                 continue
             if len(wanted) * len(series) > 1 or any(name not in _FROM_HUB for name in wanted):
@@ -126,19 +126,19 @@ class SeriesStages:
             checkpoint=checkpoint,
             series=series.name,
             bench=self.bench,
-            options=self.asked.options,
+            options=self.options.options,
             corpus=self.corpus,
-            keep_downloads=self.asked.keep_downloads,
+            keep_downloads=self.options.keep_downloads,
         )
 
     def measure(
         self, series: CheckpointSeries, left: Sequence[SuiteCheckpoint], at: int, ahead: Ahead | None = None
     ) -> MeasureSuiteCheckpoint:
         """The stage of checkpoint number `at` among those `left` of a series."""
-        checkpoint, options = left[at], self.asked.options
+        checkpoint, options = left[at], self.options.options
         start = left[0] if at and left[0].update == 0 else None
         named = {"final": left[-1], "previous": left[at - 1] if at else None, "initial": start}
-        others = {name: one for name in self.asked.references if (one := named[name]) is not None}
+        others = {name: one for name in self.options.references if (one := named[name]) is not None}
         loaded = LoadedOnce[SuiteCheckpoint](self._load)
         return MeasureSuiteCheckpoint(
             weighing=self.weigh(series, checkpoint),
@@ -157,22 +157,22 @@ class SeriesStages:
     def references_held(self, left: Sequence[SuiteCheckpoint]) -> Iterator[bool]:
         """Fetch the hub revision with which all others are compared, once; yield whether there is one."""
         named = {"final": left[-1], "initial": left[0]}
-        held = [named[name] for name in self.asked.references if name in named and not named[name].place.is_here]
+        held = [named[name] for name in self.options.references if name in named and not named[name].place.is_here]
         if not held:
             yield False
             return
-        with held[0].place.opened(self.asked.keep_downloads):
+        with held[0].place.opened(self.options.keep_downloads):
             yield True
 
     def _heavy_steps(self, left: Sequence[SuiteCheckpoint]) -> set[int]:
         """The checkpoint steps nearest to those of the schedule."""
         steps = np.array([one.update for one in left])
-        wanted = checkpoint_steps(self.asked.heavy_steps, max(int(steps.max()), 1)) if self.heavy else []
+        wanted = checkpoint_steps(self.options.heavy_steps, max(int(steps.max()), 1)) if self.heavy else []
         return {int(steps[np.argmin(np.abs(steps - step))]) for step in wanted}
 
     def _load(self, checkpoint: SuiteCheckpoint) -> Model:
-        with checkpoint.place.opened(self.asked.keep_downloads) as folder:
-            return GivenModel(source=str(folder), name=checkpoint.name, trained=True).load(self.asked.options)
+        with checkpoint.place.opened(self.options.keep_downloads) as folder:
+            return GivenModel(source=str(folder), name=checkpoint.name, trained=True).load(self.options.options)
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
@@ -215,9 +215,9 @@ def series_stage_of(folder: str, key: str) -> AbstractStage:
             raise KeyError(key)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{folder} has no stage {key}: it has changed. Run the same command again.") from None
-    asked = SeriesOptions.of(run.read()["plan"])
-    stages = SeriesStages(asked, run)
-    series = next(one for one in asked.series() if one.name == place["series"])
+    request = SeriesOptions.of(run.read()["plan"])
+    stages = SeriesStages(request, run)
+    series = next(one for one in request.series() if one.name == place["series"])
     by_name = {one.name: one for one in series.checkpoints}
     if place["kind"] == WeighCheckpoint.kind:
         found: AbstractStage = stages.weigh(series, by_name[place["checkpoint"]])
@@ -237,9 +237,9 @@ def _light(options: AnalyzeOptions) -> list[AbstractMeasure]:
     return named_measures(options.measures, options.only or light)
 
 
-def _heavy(asked: SeriesOptions, light: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+def _heavy(request: SeriesOptions, light: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
     names = {measure.name for measure in light}
-    found = named_measures(asked.options.measures, asked.heavy, "--heavy") if asked.heavy else []
+    found = named_measures(request.options.measures, request.heavy, "--heavy") if request.heavy else []
     return [measure for measure in found if measure.name not in names]
 
 

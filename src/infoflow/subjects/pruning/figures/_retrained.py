@@ -38,7 +38,7 @@ from ._rows import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class MethodStyle:
     """Style and name of a pruning method."""
 
     key: str
@@ -48,7 +48,10 @@ class Way:
     look: dict[str, Any] | None = None  # style of its line and marks, besides the colour
 
 
-_WAYS = (Way(key=SCRATCH, name="from scratch", mark="– –", control=True), Way(key=LEARNED, name="pruned"))
+_WAYS = (
+    MethodStyle(key=SCRATCH, name="from scratch", mark="– –", control=True),
+    MethodStyle(key=LEARNED, name="pruned"),
+)
 _POINT = ["series", "scope", "seed", "draw", "point"]
 _HEIGHT = 220
 _ASIDE = 4  # pixels, half the distance between marks of one sweep step
@@ -61,15 +64,15 @@ Level = tuple[float, dict[str, Any], tuple[str, str, str]]
 
 def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per model and set of heads with sweep steps that were also trained from scratch."""
-    beside = WaysBeside.of(frame, models, _WAYS)
-    if beside is None:
+    compared = ComparedMethods.of(frame, models, _WAYS)
+    if compared is None:
         return None
     return ReportFigure(
         id="pruning-scratch",
         question="Could a model with so few heads have been trained from the start?",
-        words=beside.words("the pruned model's advantage"),
-        panels=[beside.panel(pool) for pool in beside.pools],
-        caption=beside.caption,
+        words=compared.words("the pruned model's advantage"),
+        panels=[compared.panel(pool) for pool in compared.pools],
+        caption=compared.caption,
         how_to_read=[
             "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
             "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
@@ -78,24 +81,24 @@ def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
             "few are needed afterwards. It would be surprising if training from scratch were better.",
         ],
         method=METHOD,
-        data=beside.curves,
+        data=compared.curves,
         tables=(PRUNING.name,),
         findings=("heads:V2",),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class WaysBeside:
+class ComparedMethods:
     """Pruning methods at the steps of each set of heads: the control first, the method of interest last."""
 
-    ways: Sequence[Way]
+    ways: Sequence[MethodStyle]
     metric: dict[PrunableHeads, str]  # the reported metric of each set of heads
     pairs: pd.DataFrame  # rows of the last method and, in columns that end in `_other`, of the control
     rows: pd.DataFrame  # rows of all methods at these sweep steps
     curves: pd.DataFrame
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, models: ModelSelection, ways: Sequence[Way]) -> "WaysBeside | None":
+    def of(cls, frame: pd.DataFrame, models: ModelSelection, ways: Sequence[MethodStyle]) -> "ComparedMethods | None":
         """Compare at sweep steps where every seed pruned some heads; None if no step has both method and control."""
         pairs = _pairs(frame, ways[-1].key, ways[0].key)
         if pairs.empty:
@@ -174,20 +177,20 @@ def _pairs(frame: pd.DataFrame, way: str, control: str) -> pd.DataFrame:
     return pairs.loc[there == seeds]
 
 
-def _chart(beside: WaysBeside, pool: PrunableHeads, levels: Sequence[Level]) -> dict[str, Any]:
-    name, unit = METRICS[beside.metric[pool]]
+def _chart(compared: ComparedMethods, pool: PrunableHeads, levels: Sequence[Level]) -> dict[str, Any]:
+    name, unit = METRICS[compared.metric[pool]]
     columns = ["left", "value", "low", "high"]
-    own = pool.of(beside.curves)
+    own = pool.of(compared.curves)
     own = own.assign(**own[columns].round(3))
     at = {
         "x": heads_left(int(own["size"].iloc[0])),
-        "y": amount("y", "value", f"{name}{unit}", _span(pool, beside.curves, levels)),
+        "y": amount("y", "value", f"{name}{unit}", _span(pool, compared.curves, levels)),
     }
     tooltip = tips("left:Q|heads left", f"value:Q|{name}|.3f")
-    drawn = [own.loc[own["way"] == way.key, [*columns, "seeds"]] for way in beside.ways]
+    drawn = [own.loc[own["way"] == way.key, [*columns, "seeds"]] for way in compared.ways]
     single = len(drawn[-1]) == 1  # neither line nor band, but points with whiskers, side by side
     layers: list[Any] = []
-    for place, (way, rows) in enumerate(zip(beside.ways, drawn, strict=True)):
+    for place, (way, rows) in enumerate(zip(compared.ways, drawn, strict=True)):
         look, light, width, size = _drawn_as(way, pool)
         if single:
             aside = _ASIDE * (len(drawn) - 1 - 2 * place)
@@ -199,7 +202,7 @@ def _chart(beside: WaysBeside, pool: PrunableHeads, levels: Sequence[Level]) -> 
     middle = len(layers) // 2
     layers[middle:middle] = across
     names = [UNPRUNED_NAME, *(stated for _, _, stated in levels)]
-    names += [_named(way, pool, single) for way in beside.ways]
+    names += [_named(way, pool, single) for way in compared.ways]
     return finished([*layers, names_above(names)], _HEIGHT)
 
 
@@ -213,7 +216,7 @@ def _span(pool: PrunableHeads, curves: pd.DataFrame, levels: Sequence[Level]) ->
     ]
 
 
-def _drawn_as(way: Way, pool: PrunableHeads) -> tuple[dict[str, Any], Any, float, int]:
+def _drawn_as(way: MethodStyle, pool: PrunableHeads) -> tuple[dict[str, Any], Any, float, int]:
     if way.control:
         grey = {"color": Constant("var(--control)"), "strokeDash": Constant(CONTROL["strokeDash"])}
         return grey, lambda opacity=1.0: Constant(opacity), 1.6, 26
@@ -221,7 +224,7 @@ def _drawn_as(way: Way, pool: PrunableHeads) -> tuple[dict[str, Any], Any, float
     return color | (way.look or {}), partial(lit, of=pool.series), 2, 30
 
 
-def _named(way: Way, pool: PrunableHeads, single: bool) -> tuple[str, str, str]:
+def _named(way: MethodStyle, pool: PrunableHeads, single: bool) -> tuple[str, str, str]:
     if way.control:
         return ("●" if single else way.mark, way.name, "var(--soft)")
     return (way.mark, way.name, pool.series.color)
@@ -248,9 +251,9 @@ def _whiskers(
 
 
 _RECOVERED_WAYS = (
-    Way(key=RECOVERED_RANDOM, name="random heads, trained further", mark="– –", control=True),
-    Way(key=LEARNED, name="as pruned", mark="■", look=_AS_PRUNED),
-    Way(key=RECOVERED, name="trained further"),
+    MethodStyle(key=RECOVERED_RANDOM, name="random heads, trained further", mark="– –", control=True),
+    MethodStyle(key=LEARNED, name="as pruned", mark="■", look=_AS_PRUNED),
+    MethodStyle(key=RECOVERED, name="trained further"),
 )
 _ALL = {**CONTROL, "strokeDash": [8, 3]}
 _ALL_NAME = ("— —", "all heads, trained further", "var(--soft)")
@@ -263,16 +266,16 @@ def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ModelSele
         frame: Curves with `left` and `size`.
         whole: The rows of models with all heads: before pruning, and trained further.
     """
-    beside = WaysBeside.of(frame, models, _RECOVERED_WAYS)
-    if beside is None:
+    compared = ComparedMethods.of(frame, models, _RECOVERED_WAYS)
+    if compared is None:
         return None
     return ReportFigure(
         id="pruning-recovered",
         question="Do pruned models recover when they are trained further?",
-        answer=[_recovered_sentence(beside, pool, whole) for pool in beside.pools],
-        words=beside.words("trained further, the advantage of the heads that gates left over random ones"),
-        panels=[beside.panel(pool, _levels(beside, pool, whole)) for pool in beside.pools],
-        caption=beside.caption,
+        answer=[_recovered_sentence(compared, pool, whole) for pool in compared.pools],
+        words=compared.words("trained further, the advantage of the heads that gates left over random ones"),
+        panels=[compared.panel(pool, _levels(compared, pool, whole)) for pool in compared.pools],
+        caption=compared.caption,
         how_to_read=[
             "Squares: the model as gates pruned it. Dots: the same model, trained further without gates, at a "
             "learning rate that rises and falls again. Grey and short dashes, the control: as many random heads of "
@@ -283,33 +286,33 @@ def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ModelSele
             "missing heads cost, since more training helps every model.",
         ],
         method=METHOD,
-        data=beside.curves,
+        data=compared.curves,
         tables=(PRUNING.name,),
         findings=("heads:H2",),
     )
 
 
-def _levels(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> list[Level]:
-    values = _whole(beside, pool, whole, RECOVERED_ALL)["value"]
+def _levels(compared: ComparedMethods, pool: PrunableHeads, whole: pd.DataFrame) -> list[Level]:
+    values = _whole(compared, pool, whole, RECOVERED_ALL)["value"]
     return [(float(values.mean()), _ALL, _ALL_NAME)] if len(values) else []
 
 
-def _whole(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame, way: str) -> pd.DataFrame:
-    rows = whole.loc[(whole["method"] == way) & (whole["metric"] == beside.metric[pool])]
+def _whole(compared: ComparedMethods, pool: PrunableHeads, whole: pd.DataFrame, way: str) -> pd.DataFrame:
+    rows = whole.loc[(whole["method"] == way) & (whole["metric"] == compared.metric[pool])]
     return rows.loc[rows["series"] == pool.series.key]
 
 
-def _recovered_sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> str:
+def _recovered_sentence(compared: ComparedMethods, pool: PrunableHeads, whole: pd.DataFrame) -> str:
     """The model's distance from random heads, from the model before further training, and from all heads."""
-    unit, num, pairs = unit_of(beside.metric[pool]), beside.num_points(pool), pool.of(beside.pairs)
+    unit, num, pairs = unit_of(compared.metric[pool]), compared.num_points(pool), pool.of(compared.pairs)
     left = sorted(set(pairs.groupby("point")["left"].mean().round().astype(int)))
     few = f"{left[0]}" if len(left) == 1 else f"{left[0]} to {left[-1]}"
-    advantages = {"as many random heads, trained as long": beside.advantage(pool)}
+    advantages = {"as many random heads, trained as long": compared.advantage(pool)}
     names = {UNPRUNED: "the unpruned model", RECOVERED_ALL: "all heads, trained as long"}
     for way, name in names.items():
-        rows = _whole(beside, pool, whole, way)
+        rows = _whole(compared, pool, whole, way)
         if len(rows):
-            advantages[name] = beside.advantage_over(pool, rows)
+            advantages[name] = compared.advantage_over(pool, rows)
     points = f" (means over {num} points)" if num > 1 else ""
     *most, last = [f"{difference_text(gap, 'better', 'worse', unit)} than {name}" for name, gap in advantages.items()]
     return (

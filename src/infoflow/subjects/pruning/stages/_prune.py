@@ -50,11 +50,11 @@ from ._pruning_curves import (
     STRAIGHT,
     SUBSET,
     UNPRUNED,
-    Piece,
+    CurveGroup,
     PlannedPoint,
     RemovalOrder,
     curves,
-    pieces,
+    groups,
     places,
     table_keys,
     too_many,
@@ -69,14 +69,14 @@ class Prune(OfRecipe):
     kind = "prune"
     named = "prune {self.recipe.name}, {self.piece}"
     makes = (PRUNING, PRUNED_HEADS, PRUNED_ROLES)
-    piece: Piece
+    piece: CurveGroup
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Prune]":
         """The stages that the plan requests, each after the stages that it needs."""
         plan, stages = models.plan, list[Prune]()
         for recipe in plan.recipes(plan.pruning.objectives) if plan.pruning.on else []:
-            for piece in pieces(plan, recipe.objective):
+            for piece in groups(plan, recipe.objective):
                 need: AbstractStage = Train(models=models, recipe=recipe)
                 if piece.before is not None:
                     need = cls(models=models, recipe=recipe, piece=piece.before)
@@ -112,7 +112,7 @@ class Prune(OfRecipe):
 
     @cached_property
     def _curves(self) -> list[RemovalOrder]:
-        return [curve for curve in curves(self.models.plan, self.recipe.objective) if curve.piece == self.piece]
+        return [curve for curve in curves(self.models.plan, self.recipe.objective) if curve.group == self.piece]
 
     def _places(self, curve: RemovalOrder) -> list[PlannedPoint]:
         every = places(self.models, self.recipe, curve)
@@ -192,9 +192,9 @@ class Prune(OfRecipe):
         part: Part = {}
         if {PRUNING.name, PRUNED_HEADS.name} & set(names):
             more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
-            asked = full if PRUNING.name in names else {}  # the remaining heads are known without reading sentences
-            part |= self._scores(point.model, point.removed, more, asked, point.learned)
-            if asked:
+            scored = full if PRUNING.name in names else {}  # the remaining heads are known without reading sentences
+            part |= self._scores(point.model, point.removed, more, scored, point.learned)
+            if scored:
                 _tell(part[PRUNING.name])
         if PRUNED_ROLES.name in names:
             part[PRUNED_ROLES.name] = self._roles(point.model, point.removed, keys)

@@ -51,13 +51,13 @@ class RemovalOrder:
         return recipe.seed if self.way in _TRAINED else self.order
 
     @property
-    def piece(self) -> "Piece":
+    def group(self) -> "CurveGroup":
         """The piece that contains this curve: greedy choices are cheap and share one piece."""
-        return Piece(self.way if self.way in _TRAINED else GREEDILY, self.scope)
+        return CurveGroup(self.way if self.way in _TRAINED else GREEDILY, self.scope)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CurveGroup:
     """The curves of one stage: the curves of one method, or all greedy curves, in one scope."""
 
     way: str
@@ -67,11 +67,13 @@ class Piece:
         return f"{self.way} in {self.scope}" if self.scope else self.way
 
     @property
-    def before(self) -> "Piece | None":
+    def before(self) -> "CurveGroup | None":
         """The piece that must exist first; None: the trained model suffices."""
         if self.way == UNPRUNED:
             return None
-        return Piece(UNPRUNED) if self.way in (LEARNED, *EXACTLY, RECOVERED_ALL) else Piece(LEARNED, self.scope)
+        return (
+            CurveGroup(UNPRUNED) if self.way in (LEARNED, *EXACTLY, RECOVERED_ALL) else CurveGroup(LEARNED, self.scope)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,9 +110,9 @@ def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
 
 
-def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
+def groups(plan: StudyPlan, objective: Spec) -> list[CurveGroup]:
     """The pieces for a model of the objective, each after the pieces that it needs."""
-    return [Piece(UNPRUNED), *dict.fromkeys(curve.piece for curve in curves(plan, objective))]
+    return [CurveGroup(UNPRUNED), *dict.fromkeys(curve.group for curve in curves(plan, objective))]
 
 
 def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
@@ -149,8 +151,8 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
 def too_many(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[int]:
     """Requested numbers of heads that exceed the scope."""
     plan = models.plan.pruning
-    asked = plan.subset if curve.way in EXACTLY else () if curve.way in _TRAINED else plan.keep
-    return _counts(models, recipe, curve, asked)[1] if asked else []
+    requested = plan.subset if curve.way in EXACTLY else () if curve.way in _TRAINED else plan.keep
+    return _counts(models, recipe, curve, requested)[1] if requested else []
 
 
 def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> str:
@@ -218,9 +220,9 @@ def _begun(
     return [_recovering(models, recipe, curve), [first, recovering_updates(models, curve, point)]]
 
 
-def _at_penalties(plan: PruningPlan, asked: Sequence[int], origin: Callable[[int], object]) -> list[PlannedPoint]:
+def _at_penalties(plan: PruningPlan, indices: Sequence[int], origin: Callable[[int], object]) -> list[PlannedPoint]:
     """The requested steps of the sweep (default: all), each with what determines its heads and weights."""
-    points = sorted(set(asked or range(len(plan.penalties))))
+    points = sorted(set(indices or range(len(plan.penalties))))
     return [PlannedPoint(index=at, setting=plan.penalties[at], origin=digest(origin(at))) for at in points]
 
 
@@ -237,11 +239,11 @@ def _greedy_places(
 
 
 def _counts(
-    models: StudyModels, recipe: Recipe, curve: RemovalOrder, asked: Sequence[float]
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, requested: Sequence[float]
 ) -> tuple[list[int], list[int]]:
     """Numbers of heads in decreasing order: those that the scope allows, and those that exceed it."""
     total = num_heads(models.plan, recipe.objective, curve.scope)
-    counts = sorted({round(k * total) if k < 1 else int(k) for k in asked}, reverse=True)
+    counts = sorted({round(k * total) if k < 1 else int(k) for k in requested}, reverse=True)
     return [k for k in counts if k <= total], [k for k in counts if k > total]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from infoflow.findings._control import seeds_alone
 from infoflow.findings._finding import Control
-from infoflow.findings._head_numbers import beside, largest
+from infoflow.findings._head_numbers import largest, stacked
 from infoflow.findings._model_group import NAMES, RETRIEVE_LEARNED, Absent
 from infoflow.findings._table import Function, Reading, SeedRows, Table, exact, one_number, together, untrained
 from infoflow.results import RETRIEVAL_SCORES, Spec
@@ -249,7 +249,7 @@ def _bits(rows: SeedRows) -> np.ndarray:
         bits, nats = (one_number(own.at(own.frame["metric"] == metric)) for metric in ("bits", "nats"))
         held.append(bits[:, 0])
         there.append(np.full(len(bits), bits[0, 0] + abs(nats[0, 0]) / np.log(2)))
-    return beside([*held, *there])
+    return stacked([*held, *there])
 
 
 def _by_k(rows: SeedRows) -> np.ndarray:
@@ -283,7 +283,7 @@ def _largest(*parts: SeedRows) -> np.ndarray:
         if subject.frame.empty or not np.isfinite(subject.numbers[0]).any():
             raise Absent("answers were traced at no token of the subject")
         found.append(largest(subject.numbers)[:, 0])
-    return beside(found)
+    return stacked(found)
 
 
 def _share_of_heads(rows: SeedRows, least: float) -> np.ndarray:
@@ -301,7 +301,7 @@ def _without(ablation: SeedRows, heads: SeedRows, least: float, of: str) -> np.n
     if whole[0, 0] < least:
         raise Absent(f"there is nothing to lose: {whole[0, 0]:.2f} of the answers are right with all heads ({of})")
     chance = ablation.at(removed == some.max()).column("baseline")
-    return beside([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
+    return stacked([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
 
 
 def _entry(rows: SeedRows, of: str) -> np.ndarray:
@@ -311,7 +311,7 @@ def _entry(rows: SeedRows, of: str) -> np.ndarray:
         if len(own.frame) != 1 or not np.isfinite(own.numbers[0]).all():
             raise Absent(f"where the answer enters is undefined for one model ({of}): the lens gains less than .05")
         columns.append(own.numbers[:, 0])
-    return beside(columns)
+    return stacked(columns)
 
 
 def _changed(*rows: SeedRows, function: Function, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | None:

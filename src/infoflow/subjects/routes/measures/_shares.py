@@ -75,7 +75,7 @@ def refusal(model: Model) -> str | None:
     """Why a model has no routes, as far as its anatomy shows."""
     if any(one.gated for one in model.anatomy.attentions()):
         return "a gate multiplies what its heads read, so their outputs are not sums over tokens"
-    return model.anatomy.lacks() or model.anatomy.beside_attention() or model.anatomy.several_streams()
+    return model.anatomy.lacks() or model.anatomy.outside_attention() or model.anatomy.several_streams()
 
 
 @contextmanager

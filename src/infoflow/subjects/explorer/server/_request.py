@@ -164,7 +164,7 @@ _NAMES = (
 )  # fmt: skip
 
 
-def asked(given: Any) -> HttpRequest:
+def parsed(given: Any) -> HttpRequest:
     """A request from its JSON.
 
     Raises:
