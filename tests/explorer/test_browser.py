@@ -100,7 +100,7 @@ def view(page, name):
 
 
 def told(page):
-    return re.sub("[\u2066-\u2069]", "", page.locator("#told").inner_text())
+    return re.sub("[\u2066-\u2069]", "", page.locator("#status").inner_text())
 
 
 def percent(share):

@@ -109,8 +109,8 @@ def test_what_was_matched_is_a_table_beside_its_operations(tmp_path) -> None:
     figure = drawn_figures(run, "training")["match"]
     rows = {row["label"]: row for row in figure.payload["rows"]}
     assert rows["masked LM"]["cells"][2] == "1.05 × 10¹²"
-    assert rows["masked LM"]["told"] == "matched"
-    assert rows["translation"]["told"] == "matched on the reading side"
+    assert rows["masked LM"]["text"] == "matched"
+    assert rows["translation"]["text"] == "matched on the reading side"
     assert figure.payload["notes"] == ["causal LM: norms stand before each part."]
     assert figure.answer[0].startswith(
         "Operations differ by a factor of up to 3.00: fewest for masked LM (1.05 × 10¹²)"

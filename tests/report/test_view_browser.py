@@ -72,11 +72,11 @@ def test_a_token_under_the_pointer_shows_its_row_alone(visit, view, seen):
     assert 0 < after.count("M") <= sources
     row = restore(seen.kinds[2].layers[1].weights)[2, 2]
     best = int(row.argmax())
-    told = page.locator("#told").inner_text().replace("\u2068", "").replace("\u2069", "")
+    told = page.locator("#status").inner_text().replace("\u2068", "").replace("\u2069", "")
     token = seen.sentence.tokens["encoder"][best].text
     assert told.startswith(f"“{seen.sentence.tokens['decoder'][2].text}” sees “{token}” {percent(row[best])}")
     page.mouse.move(0, 0)
-    assert "strongest weight" in page.locator("#told").inner_text()
+    assert "strongest weight" in page.locator("#status").inner_text()
 
 
 def test_the_keyboard_reads_every_token_and_keeps_one(visit, view):
@@ -87,7 +87,7 @@ def test_the_keyboard_reads_every_token_and_keeps_one(visit, view):
     page.keyboard.press("ArrowRight")
     active = "[document.activeElement.dataset.side, document.activeElement.dataset.index]"
     assert page.evaluate(active) == ["1", "1"]
-    assert "is seen from" in page.locator("#told").inner_text()
+    assert "is seen from" in page.locator("#status").inner_text()
     page.keyboard.press("Enter")
     assert page.evaluate("location.hash").endswith("token=k1")
     assert page.locator(".token[aria-pressed='true']").count() == 1
@@ -185,7 +185,7 @@ def test_several_heads_are_drawn_in_colours(visit, view, seen):
     assert page.locator("#with [aria-pressed=true]").all_inner_texts() == ["0", "2", "3"]
     assert "heads 2, 0, 3" in lines(page).get_attribute("aria-label")
     page.locator(".token[data-side='0'][data-index='1']").hover()
-    assert "(head " in page.locator("#told").inner_text()
+    assert "(head " in page.locator("#status").inner_text()
     assert "with=0.3" in page.evaluate("location.hash")
     page.locator("#with button", has_text="0").click()
     page.locator("#with button", has_text="3").click()
@@ -315,7 +315,7 @@ def test_a_named_head_opens(visit, tmp_path):
 def route_of(page, model, position, least):
     """The words below the picture, and whether they count the edges that `find_route` finds."""
     find_route = pytest.importorskip("infoflow.routes").find_route
-    told = page.locator("#told").inner_text()
+    told = page.locator("#status").inner_text()
     counts = [
         len(find_route(model, SENTENCE, TRANSLATION, position=position, threshold=share).edges)
         for share in (least - 5e-4, least + 5e-4)  # the page has thousandths
@@ -343,7 +343,7 @@ def test_any_state_is_followed(visit, view):
     node = page.locator(".flow .node")
     node.press("ArrowDown")
     assert page.evaluate("location.hash").endswith("trace=1.5.3")
-    assert "after the cross-attention of layer 1" in page.locator("#told").inner_text()
+    assert "after the cross-attention of layer 1" in page.locator("#status").inner_text()
     assert page.locator(".node-lens .candidates").count() == 0  # the lens reads whole layers
     node.press("ArrowLeft")
     assert "trace=1.5.2" in page.evaluate("location.hash")
@@ -352,4 +352,4 @@ def test_any_state_is_followed(visit, view):
     assert "trace=0." in page.evaluate("location.hash")
     again = visit(view, page.evaluate("location.hash"))
     again.locator(".flow .node").wait_for()
-    assert again.locator("#told").inner_text() == page.locator("#told").inner_text()
+    assert again.locator("#status").inner_text() == page.locator("#status").inner_text()

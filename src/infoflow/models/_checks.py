@@ -153,8 +153,8 @@ def without_kernels(config: PreTrainedConfig) -> None:
         implementation = part._attn_implementation
         if implementation is not None and implementation not in _OWN_ATTENTION:
             current_display().note(
-                f"The configuration names the attention code {_short(implementation)}, which is not part of transformers "
-                "and is not loaded; the standard attention computes the same."
+                f"The configuration names the attention code {_short(implementation)}, which is not part of "
+                "transformers and is not loaded; the standard attention computes the same."
             )
             part._attn_implementation_internal = None
         if getattr(part, "_experts_implementation", None) is not None:

@@ -286,7 +286,8 @@ class AbstractPairObjective(AbstractObjective):
         mask_id(vocabulary, self.name)  # raises under this objective's name instead of the inner masked LM's
         if len(example.texts) != 2 or self.answer_key not in example.labels:
             raise UserError(
-                f"{self.name} reads pairs of segments, with the label {self.answer_key}. Got {len(example.texts)} texts.\n"
+                f"{self.name} reads pairs of segments, with the label {self.answer_key}. "
+                f"Got {len(example.texts)} texts.\n"
                 "Give it rows of pairs from a corpus with documents."
             )
         first, second = example.texts

@@ -52,14 +52,14 @@ class ModelTables:
         self._found: dict[str, pd.DataFrame] = {}
         self._not_drawn: dict[str, list[str]] = {}
         self._refused: dict[str, str] = {}
-        self._read: dict[str, None] = {}
+        self._tables_read: dict[str, None] = {}
 
     @classmethod
     def of(cls, run: RunFolder) -> "ModelTables":
         return cls(run, ModelSelection.of(run))
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        self._read[name] = None
+        self._tables_read[name] = None
         if name not in self._found:
             self._found[name] = self._read(name)
         if self._found[name].empty:
@@ -117,7 +117,7 @@ class ModelTables:
 
     def over_training(self, name: str) -> pd.DataFrame | None:
         """The rows of the shown models over training, with the keys of their lines; None if there are none."""
-        self._read[name] = None
+        self._tables_read[name] = None
         if name not in self._run.tables:
             return None
         frame = with_keys(self._run.tables[name])
@@ -150,7 +150,7 @@ class ModelTables:
 
     def forget(self) -> None:
         """Restrict `notes` to tables that are read from here on."""
-        self._read.clear()
+        self._tables_read.clear()
 
     def notes(self, others: Mapping[str, str] | None = None) -> list[str]:
         """Notes on rows that no figure shows, for the tables read so far.
@@ -158,9 +158,9 @@ class ModelTables:
         `others`: architectures drawn next to the first one, with what is not drawn for each.
         """
         drawn = {f"the architecture {name}": words for name, words in (others or {}).items()}
-        found = [words for name in self._read for words in self._not_drawn.get(name, [])]
+        found = [words for name in self._tables_read for words in self._not_drawn.get(name, [])]
         left = dict.fromkeys(stated for words in found if (stated := drawn.get(words, words)))
-        refused = {reason: None for name in self._read if (reason := self._refused.get(name))}
+        refused = {reason: None for name in self._tables_read if (reason := self._refused.get(name))}
         return [*([f"Not drawn: {listed(list(left))}."] if left else []), *refused]
 
     def _read(self, name: str) -> pd.DataFrame:

@@ -176,7 +176,7 @@ def _kind_payload(seen: SentenceAttention, kind: AttentionOfKind) -> dict[str, A
         "causal": kind.causal,
         "layers": [_layer_payload(layer) for layer in kind.layers],
         "telling": [
-            {"layer": one.layer, "head": one.head, "told": one.description} for one in telling_heads(seen, kind)
+            {"layer": one.layer, "head": one.head, "text": one.description} for one in telling_heads(seen, kind)
         ],
     }
 

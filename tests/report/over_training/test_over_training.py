@@ -85,8 +85,8 @@ def test_every_figure_is_drawn_in_the_order_of_the_questions(figures) -> None:
 def test_the_slider_stops_at_the_checkpoints_and_tells_their_clocks(section) -> None:
     assert section.payload["moments"] == STEPS
     assert [clock["id"] for clock in section.payload["clocks"]] == ["update", "tokens", "progress", "lr_share"]
-    assert section.payload["told"][0] == "update 0 · 0 tokens · 0% of training"  # all models read nothing
-    assert section.payload["told"][-1] == "update 5,000 · 100% of training"  # of different numbers of tokens
+    assert section.payload["stated"][0] == "update 0 · 0 tokens · 0% of training"  # all models read nothing
+    assert section.payload["stated"][-1] == "update 5,000 · 100% of training"  # of different numbers of tokens
 
 
 def test_cells_of_layers_are_means_over_seeds(run, figures) -> None:
@@ -351,7 +351,7 @@ def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
     pieces = [row for row in rows if "shade" in row and row["seed"] == 1]
     assert len(pieces) == 2
     np.testing.assert_allclose(pieces[0]["to_at"], pieces[1]["from_at"])
-    assert pieces[1]["told"] == f"updates {min(s for s in STEPS if s >= 700):,} to {STEPS[-1]:,}"
+    assert pieces[1]["stated"] == f"updates {min(s for s in STEPS if s >= 700):,} to {STEPS[-1]:,}"
     table = run.tables["phase_curves"]
     own = table[(table["objective"] == "causal-lm") & table["curve"].str.startswith("gain")]
     drawn = {(row["seed"], row["update"]): row["value"] for row in rows if "value" in row}

@@ -183,7 +183,7 @@ const attention = (() => {
       while (level > 26 && sum + counts[level - 1] <= MOST_LINES) sum += counts[--level];
       return SQUARES[level] - 1e-7;
     };
-    const told = () => {
+    const summary = () => {
       if (!active) return "";
       const { side, index } = active, other = sides[1 - side], own = sides[side].tokens[index];
       const named = (head) => (heads.length > 1 ? ` (${head.name})` : "");
@@ -197,13 +197,13 @@ const attention = (() => {
       active = next ?? pinned;
       if (before?.side === active?.side && before?.index === active?.index) return;
       paint();
-      tell(told(), active, pinned);
+      tell(summary(), active, pinned);
     };
     const pin = (next) => {
       pinned = pinned && next && pinned.side === next.side && pinned.index === next.index ? null : next;
       active = { side: -1, index: -1 };
       activate(pinned);
-      tell(told(), active, pinned, true);
+      tell(summary(), active, pinned, true);
     };
     const at = (event) => {
       const { side, index } = event.target?.closest(".token")?.dataset || {};
@@ -248,7 +248,7 @@ const attention = (() => {
         build();
       },
       // The weights of one head, or several heads, each with its weights, colour and name.
-      weigh(given, width) { heads = Array.isArray(given) ? given : [{ shares: given, color: "var(--above)", name: "" }]; columns = width; paint(); tell(told(), active, pinned); },
+      weigh(given, width) { heads = Array.isArray(given) ? given : [{ shares: given, color: "var(--above)", name: "" }]; columns = width; paint(); tell(summary(), active, pinned); },
       pinTo(side, index) { pinned = sides[side]?.shown.includes(index) ? { side, index } : null; active = pinned; },
       activate,
     };

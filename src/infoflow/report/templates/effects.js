@@ -22,14 +22,14 @@ furtherViews.changes = {
       scroll.append(table);
       return scroll;
     };
-    const told = [];
+    const sentences = [];
     if (data.effect) {
       const effect = data.effect, { divergence } = effect, name = (id) => `“\u2068${effect.names[id]}\u2069”`;
       parts.push(make("h4", "Effect of the change"));
       if (divergence) {
         const tokens = data.tokens[effect.stack], most = divergence.map((value, index) => [value ?? -1, index]).sort((a, b) => b[0] - a[0]).slice(0, 5).filter(([value]) => value > 0);
         const flipped = effect.before.filter((row, index) => row[0][0] !== effect.after[index][0][0] && divergence[index] !== null).length;
-        told.push(`${flipped} of ${tokens.length} top tokens changed${most.length ? `; the prediction at ${attention.quoted(tokens[most[0][1]])} changed most (${most[0][0].toPrecision(2)} nats)` : ""}.`);
+        sentences.push(`${flipped} of ${tokens.length} top tokens changed${most.length ? `; the prediction at ${attention.quoted(tokens[most[0][1]])} changed most (${most[0][0].toPrecision(2)} nats)` : ""}.`);
         parts.push(grid(tokens, [divergence], Math.max(...divergence.map((value) => value ?? 0), 1e-9), ["KL"]));
         const list = make("ul", "", { class: "flips" });
         for (const [value, index] of most) {
@@ -41,7 +41,7 @@ furtherViews.changes = {
       for (const [stack, rows] of Object.entries(effect.distance)) {
         const flat = rows.flat().filter((value) => value !== null);
         parts.push(make("p", `How far the vectors of the ${stack} moved (1 − cosine), by layer; at most ${Math.max(...flat, 0).toPrecision(2)}`, { class: "small" }), grid(data.tokens[stack], rows, Math.max(...flat, 1e-9), rows.map((_, state) => String(state))));
-        if (!divergence) told.push(`Vectors of the ${stack} moved by at most ${Math.max(...flat, 0).toPrecision(2)} (1 − cosine).`);
+        if (!divergence) sentences.push(`Vectors of the ${stack} moved by at most ${Math.max(...flat, 0).toPrecision(2)} (1 − cosine).`);
       }
     }
     const measure = data.predicts ? "divergence" : "distance", unit = data.predicts ? "mean KL of the predictions, nats" : "mean 1 − cosine of the last vectors";
@@ -61,7 +61,7 @@ furtherViews.changes = {
         if (row.some((value) => value !== undefined)) parts.push(grid(data.tokens[stack], [row], Math.max(...row.map((value) => value ?? 0), 1e-9), [stack]));
       }
       const best = [...tokens].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
-      told.push(`Hiding ${attention.quoted(data.tokens[best.stack][Number(best.token)])} has the largest effect (${(best[measure] ?? 0).toPrecision(2)}).`);
+      sentences.push(`Hiding ${attention.quoted(data.tokens[best.stack][Number(best.token)])} has the largest effect (${(best[measure] ?? 0).toPrecision(2)}).`);
     }
     if (heads.length) {
       const rows = data.kinds.flatMap((kind) => kind.layers.map((layer) => ({ stack: kind.stack, kind: kind.kind, layer: layer.layer, heads: Array.from({ length: layer.heads }, (_, head) => heads.find((one) => one.stack === kind.stack && one.kind === kind.kind && one.layer === layer.layer && one.head === head)?.[measure]) })));
@@ -69,9 +69,9 @@ furtherViews.changes = {
       grids.append(...predictions.headGrids(context, rows, false));
       parts.push(make("h4", `Each head closed: ${unit}`), grids);
       const best = [...heads].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
-      told.push(`Closing ${best.stack} ${best.kind}, layer ${best.layer}, head ${best.head} has the largest effect (${(best[measure] ?? 0).toPrecision(2)}).`);
+      sentences.push(`Closing ${best.stack} ${best.kind}, layer ${best.layer}, head ${best.head} has the largest effect (${(best[measure] ?? 0).toPrecision(2)}).`);
     }
     context.show(...parts);
-    say(told.join(" ") || (data.live ? "Hide a token, close a head or a layer, or ask which one matters." : ""));
+    say(sentences.join(" ") || (data.live ? "Hide a token, close a head or a layer, or ask which one matters." : ""));
   },
 };

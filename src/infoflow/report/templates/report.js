@@ -19,7 +19,7 @@ page.ready(() => {
     const section = panel.closest("section");
     if (!views.has(section)) views.set(section, []);
     views.get(section).push(view);
-    for (const told of page.drawn) told(view, section);
+    for (const listener of page.drawn) listener(view, section);
     view.addEventListener("mouseover", (_, item) => {
       if (Number.isInteger(item?.datum?.layer)) atLayer(section, item.datum.layer);
       const series = item?.datum?.series;
@@ -312,13 +312,13 @@ page.ready(() => {
         paintPanel();
         one(".sentences-list [aria-checked=true]", panel)?.focus();
       });
-      const lines = make("div", "", { class: "lines-scroll" }), told = make("p", "", { class: "small", role: "status" }), row = make("div", "", { class: "maps-row" });
-      host.append(make("h5", "Its most telling sentences, by its confidence in them"), picker, lines, told, row);
-      drawExample(id, own, layer, head, chosen, { lines, told, row });
+      const lines = make("div", "", { class: "lines-scroll" }), status = make("p", "", { class: "small", role: "status" }), row = make("div", "", { class: "maps-row" });
+      host.append(make("h5", "Its most telling sentences, by its confidence in them"), picker, lines, status, row);
+      drawExample(id, own, layer, head, chosen, { lines, status, row });
       return host;
     };
     const blocks = new Map();
-    const drawExample = async (id, own, layer, head, chosen, { lines, told, row }) => {
+    const drawExample = async (id, own, layer, head, chosen, { lines, status, row }) => {
       if (!blocks.has(id)) blocks.set(id, attention.unpack(one(`[data-examples="${id}"]`, box).textContent));
       const bytes = await blocks.get(id), sentence = map.examples[id].sentences[chosen];
       if (!lines.isConnected) return;
@@ -337,7 +337,7 @@ page.ready(() => {
         return drawn;
       });
       const view = attention.lines(lines, (text, active) => {
-        told.textContent = text || "Hover over a token, or move to it with Tab and the arrow keys, to see its weights.";
+        status.textContent = text || "Hover over a token, or move to it with Tab and the arrow keys, to see its weights.";
         for (const drawn of maps) drawn.markRow(active?.side === 0 ? active.index : -1);
       });
       view.show({ ...common, titles: id.endsWith("/cross") ? ["decoder", "encoder"] : ["looks", "is looked at"], name: "attention from token to token" });

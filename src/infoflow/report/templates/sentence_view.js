@@ -20,7 +20,7 @@ const sentenceView = (root, first, number = 0) => {
   const status = make("p", "", { class: "answer", role: "status" }), downloads = make("p", "", { class: "downloads" });
   const id = (name) => name + suffix;
   stage.id = id("view");
-  status.id = id("told");
+  status.id = id("status");
   stage.append(status);
   downloads.append(make("button", "Figure (SVG)", { type: "button", class: "link", id: id("save") }));
   root.replaceChildren(controls, stage, downloads);
@@ -297,7 +297,7 @@ const sentenceView = (root, first, number = 0) => {
     box.append(make("span", "In this sentence: "));
     for (const one of chosen.telling) {
       const button = make("button", "", { type: "button", class: "link", "data-layer": one.layer, "data-head": one.head });
-      button.append(make("b", `${one.layer}.${one.head}`), make("bdi", ` ${one.told}`));
+      button.append(make("b", `${one.layer}.${one.head}`), make("bdi", ` ${one.text}`));
       button.addEventListener("click", () => open(button));
       box.append(button);
     }

@@ -180,7 +180,7 @@ def _table(rows: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
             "label": row["label"],
             "slot": slots.get(row["series"], ""),
             "cells": [_short(row[name]) if row[name] else "–" for name in _COLUMNS],
-            "told": row["initialisation"]
+            "text": row["initialisation"]
             .partition(":")[0]  # without the reason
             .replace("matched on the side that reads the text", "matched on the reading side"),
         }

@@ -126,9 +126,9 @@ def _check_heads(plan: Transplants, name: str, objective: AbstractObjective) -> 
     num = section.num_heads(total)
     if num > most:
         raise UserError(
-            f"transplant.heads must be at most half of the heads in each layer, {most} of {total} in {section.scope} of "
-            f"{name}: as many others are drawn at random from the same layers. Got {as_written(section.heads)}, which is "
-            f"{num}. Lower it" + (", or raise model.heads." if most == 0 else ".")
+            f"transplant.heads must be at most half of the heads in each layer, {most} of {total} in {section.scope} "
+            f"of {name}: as many others are drawn at random from the same layers. Got {as_written(section.heads)}, "
+            f"which is {num}. Lower it" + (", or raise model.heads." if most == 0 else ".")
         )
 
 

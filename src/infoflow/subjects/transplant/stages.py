@@ -203,8 +203,8 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         wanted = section.num_heads(len(self.head_scores()))
         if len(chosen) < wanted:
             current_display().warn(
-                f"{self.recipe.name}: {len(chosen)} of its heads in {section.scope} have a role, fewer than the {wanted} "
-                f"requested: {'only these' if chosen else 'none'} are transplanted. "
+                f"{self.recipe.name}: {len(chosen)} of its heads in {section.scope} have a role, fewer than the "
+                f"{wanted} requested: {'only these' if chosen else 'none'} are transplanted. "
                 'Add "importance" to transplant.choose for more.'
             )
 

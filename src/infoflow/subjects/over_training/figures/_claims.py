@@ -98,7 +98,7 @@ def _cell(row: dict[str, Any]) -> dict[str, Any]:
         "update": update,
         "verdict": verdict,
         "symbol": VERDICTS[verdict] if verdict != _UNTESTED else "",
-        "told": f"update {update:,}: {verdict}{stated}",
+        "stated": f"update {update:,}: {verdict}{stated}",
     }
 
 

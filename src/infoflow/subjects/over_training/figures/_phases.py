@@ -63,9 +63,9 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
         known = own[~own["verdict"].isin(BOUNDS)]
         times = (known if len(known) else own).agg({name: _ENDS[name[3:]] for name in TIMES})
         facts = {"rank": int(own["rank"].max()), "delta_bic": float(own["delta_bic"].mean()), "seeds": len(own)}
-        stated = {"told": _text(own), "bound": not len(known)}
+        stated = {"stated": _text(own), "bound": not len(known)}
         rows.append({**dict(zip(CURVE, place, strict=True)), **times, **facts, **stated})
-    return pd.DataFrame(rows, columns=[*CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"])
+    return pd.DataFrame(rows, columns=[*CURVE, *TIMES, "rank", "delta_bic", "seeds", "stated", "bound"])
 
 
 def _text(own: pd.DataFrame) -> str:
@@ -109,13 +109,13 @@ def _clearest(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _curve_panels(course: CheckpointTables, chosen: pd.DataFrame, curves: pd.DataFrame) -> list[Panel]:
-    """One panel per chosen row: its curve, with the row's times (t10, t50, t90, their brackets, `told`, `bound`)."""
+    """One panel per chosen row: its curve, with the row's times (t10, t50, t90, their brackets, `stated`, `bound`)."""
     panels = []
     for series, rows in course.each(chosen):
         for row in rows.itertuples():
             own = np.all([curves[name] == getattr(row, name) for name in CURVE], axis=0)
             chart = _chart(course.axis, series, row, curves[own])
-            panels.append(Panel(spec=chart, title=f"{series.label}: {row.curve} — {row.told}"))
+            panels.append(Panel(spec=chart, title=f"{series.label}: {row.curve} — {row.stated}"))
     return panels
 
 
@@ -144,14 +144,18 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame) -> dic
 def _change(axis: TimeAxis, row: Any, height: int) -> list[Layer]:
     """An area from a tenth to nine tenths of the change, its middle, and the adjacent checkpoints."""
     around = f"{short(row.t50_before)} to {short(row.t50_after)}"
-    stated = {"told": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}", "around": around, "verdict": row.told}
+    stated = {
+        "stated": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}",
+        "around": around,
+        "verdict": row.stated,
+    }
     base = axis.placed(pd.DataFrame([{**{name: getattr(row, name) for name in _AT}, **stated}]), row.series, **_AT)
     half, ink = {"x": axis.channel("t50"), "y": Constant(0), "y2": Constant(height)}, {"color": "var(--ink)"}
     upright = {"y": Constant(height - 4), "y2": Constant(height + 4), "strokeWidth": 1.6}
     field = {"x": axis.channel("t10"), "x2": "t90:Q", "y": Constant(0), "y2": Constant(_HEIGHT)}
     foot = {"x": axis.channel("t50_before"), "x2": "t50_after:Q", "y": Constant(height), "strokeWidth": 1.6}
     dash = {"strokeDash": [3, 3]} if row.bound else {}
-    tooltip = tips("verdict:N", "told:N|t10, t50, t90", "around:N|t50 lies in")
+    tooltip = tips("verdict:N", "stated:N|t10, t50, t90", "around:N|t50 lies in")
     return [
         draw("rect", base, field, color="var(--heat-2)", opacity=0.13 if row.bound else 0.2),
         draw("rule", base, half, ink, dash, strokeWidth=1.4, tooltip=tooltip),
@@ -173,11 +177,11 @@ def _strips(axis: TimeAxis, key: str, curve: pd.DataFrame, seeds: list[int]) -> 
             since, until = (int(own["update"].iloc[at[end]]) for end in (0, -1))
             stated = f"updates {since:,} to {until:,}"
             shade = 0.55 if piece % 2 else 0.22
-            rows.append({**ends, "top": top, "bottom": top + _SEED - 2, "shade": shade, "seed": seed, "told": stated})
+            rows.append({**ends, "top": top, "bottom": top + _SEED - 2, "shade": shade, "seed": seed, "stated": stated})
     base = calculated(pd.DataFrame(rows), **{name: f"datum.{name}_at[clock]" for name in ("from", "to")})
     y = {"y": channel("y", "top:Q", scale=None, axis=None), "y2": "bottom:Q"}
     shade = channel("opacity", "shade:Q", scale=None)
-    tooltip = tips("seed:N", "told:N|straight piece")
+    tooltip = tips("seed:N", "stated:N|straight piece")
     return draw("rect", base, y, color="var(--soft)", x=axis.channel("from"), x2="to:Q", opacity=shade, tooltip=tooltip)
 
 

@@ -112,15 +112,15 @@ def order_is_known(one: pd.DataFrame, other: pd.DataFrame) -> bool:
 def _chart(axis: TimeAxis, table: pd.DataFrame, phases: pd.DataFrame, series: Series) -> dict[str, Any]:
     names = [curve_name(row) for row in table.itertuples()]
     fills = [_FILLS[_VERDICTS[int(rank)]] for rank in table["rank"]]
-    rows = table.assign(row=names, end=table["told"], fill=fills)
-    rows = rows.assign(told=[f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}" for row in rows.itertuples()])
+    rows = table.assign(row=names, end=table["stated"], fill=fills)
+    rows = rows.assign(stated=[f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}" for row in rows.itertuples()])
     low = channel("y", "row:N", sort=names, axis=None, scale={"domain": names}, bandPosition=0.72)
-    base = axis.placed(rows[["row", "end", "told", "fill", *_AT]], series.key, **dict(zip(_AT, _AT, strict=True)))
-    labels = calculated(rows[["row", "end"]], told="datum.row + ': ' + datum.end")
+    base = axis.placed(rows[["row", "end", "stated", "fill", *_AT]], series.key, **dict(zip(_AT, _AT, strict=True)))
+    labels = calculated(rows[["row", "end"]], stated="datum.row + ': ' + datum.end")
     name_at = {"x": Constant(2), "y": channel("y", "row:N", sort=names, axis=None, bandPosition=0.5)}
     change = {"x": axis.channel("t10"), "x2": "t90:Q", "y": low, "color": Constant("var(--heat-2)")}
     fill = channel("opacity", "fill:Q", scale=None)
-    tooltip = tips("row:N|curve", "end:N|verdict", "told:N|t10, t50, t90")
+    tooltip = tips("row:N|curve", "end:N|verdict", "stated:N|t10, t50, t90")
     bracket = {"x": axis.channel("t50_before"), "x2": "t50_after:Q", "y": low}
     layers = [
         axis.marker([series.key]),
@@ -129,7 +129,7 @@ def _chart(axis: TimeAxis, table: pd.DataFrame, phases: pd.DataFrame, series: Se
         draw("rule", base, bracket, strokeWidth=1.2, color="var(--ink)"),
         draw("point", base, _MIDDLE, x=axis.channel("t50"), y=low),
         *_dots(axis, phases, names, low, series),
-        draw("text", labels, ROW_NAME, name_at, text="told:N"),
+        draw("text", labels, ROW_NAME, name_at, text="stated:N"),
     ]
     return axis.finished(layers, _ROW * len(names) + 4, [series.key])
 
@@ -230,7 +230,7 @@ def _timeline(course: CheckpointTables) -> dict[str, Any]:
     labels = {"update": "updates", "tokens": "tokens", "progress": "progress", "lr_share": "learning rate"}
     return {
         "moments": course.moments,
-        "told": [_text(course, update) for update in course.moments],
+        "stated": [_text(course, update) for update in course.moments],
         "clocks": [{"id": name, "label": labels[name], "title": CLOCKS[name]} for name in course.axis.names],
     }
 

@@ -216,13 +216,13 @@ def _order_sentence(course: CheckpointTables, times: pd.DataFrame) -> str:
 def _times_chart(axis: TimeAxis, times: pd.DataFrame, series: Series) -> dict[str, Any]:
     rows = times[["series", "layer", "kind", "time"]].assign(
         kind=times["kind"].map(_KINDS),
-        told=[f"{short(row.before)} to {short(row.after)}" for row in times.itertuples()],
+        stated=[f"{short(row.before)} to {short(row.after)}" for row in times.itertuples()],
         **{name: times[column].clip(upper=axis.last) for name, column in zip(("x", "x1", "x2"), _TIMES, strict=True)},
     )
     base = axis.placed(rows, series.key, x="x", x1="x1", x2="x2")
     order = sorted({int(layer) for layer in rows["layer"]}, reverse=True)
     y = channel("y", "layer:O", sort=order, axis={"title": "layer", "domain": False, "ticks": False, "grid": True})
-    tooltip = tips("layer:O", "kind:N", "time:Q|update|,.0f", "told:N|between checkpoints")
+    tooltip = tips("layer:O", "kind:N", "time:Q|update|,.0f", "stated:N|between checkpoints")
     layers = [axis.marker([series.key])]
     hollow = {**HOLLOW_MARK, "strokeWidth": 1.8}
     for kind, style, offset in (("states", {"filled": True}, -5), ("blocks", hollow, 5)):

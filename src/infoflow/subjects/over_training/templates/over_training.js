@@ -11,7 +11,7 @@ page.ready(() => {
 
   const timeline = (box) => {
     const section = box.closest("section"), views = [], followers = [];
-    const { moments, told, clocks } = JSON.parse(one(".timeline-data", box).textContent);
+    const { moments, stated, clocks } = JSON.parse(one(".timeline-data", box).textContent);
     const slider = one("input[type=range]", box), play = one("[data-play]", box), output = one("output", box), axis = one("[data-clock]", box);
     let timer = 0;
 
@@ -27,8 +27,8 @@ page.ready(() => {
     const paint = () => {
       const now = place();
       slider.value = now;
-      slider.setAttribute("aria-valuetext", told[now]);
-      output.textContent = told[now];
+      slider.setAttribute("aria-valuetext", stated[now]);
+      output.textContent = stated[now];
       if (axis) axis.value = clocks[clock()].id;
       for (const view of views) follow(view);
       for (const follower of followers) follower(moments[now]);
@@ -128,7 +128,7 @@ page.ready(() => {
       for (const [, head, since, until] of grid.spans) if (since <= update && (until < 0 || update < until)) counts.set(head, (counts.get(head) || 0) + 1);
       return Math.max(0, ...counts.values());
     })));
-    const told = (share) => {
+    const shareText = (share) => {
       if (share === null) return "not measured";
       const own = statisticOf(choice.value);
       if (!own) return choice.value === "roles" ? `${Math.round(share * most_roles)} roles` : share ? "holds it" : "does not hold it";
@@ -142,7 +142,7 @@ page.ready(() => {
         const cell = svgMake("rect", { x: head + 0.05, y: grid.layers - 1 - layer + 0.05, width: 0.9, height: 0.9, rx: 0.12, class: share === null ? "empty" : "", style: `--v:${(share ?? 0).toFixed(3)}` });
         if (size > 12) {
           const title = svgMake("title", {});
-          title.textContent = `layer ${layer}, head ${head}: ${told(share)}`;
+          title.textContent = `layer ${layer}, head ${head}: ${shareText(share)}`;
           cell.append(title);
           cell.dataset.layer = String(layer);
         }
