@@ -1,6 +1,6 @@
 """Runs a command that is stopped at a published file: `SIGNAL NUMBER FOLDER COMMAND...`; 0 is none of them.
 
-The folder gets a file `published` with a byte for each. SIGINT comes behind the file, SIGKILL before it has its name.
+The folder gets a file `published` with the name of each. SIGINT comes behind the file, SIGKILL before it has its name.
 Files that other threads write do not count: a run saves its clock every 10 seconds, so their number varies.
 """
 
@@ -17,16 +17,16 @@ from support.undrawn import undrawn
 from infoflow.cli import run
 
 name, number, folder, *command = sys.argv[1:]
-published = Path(folder) / "published"
+published, names = Path(folder) / "published", list[str]()
 rename = Path.replace
 
 
 def publish(path: Path, target: Path) -> Path:
     if threading.current_thread() is not threading.main_thread():
         return rename(path, target)
-    with published.open("a") as file:
-        file.write(".")
-    last = published.stat().st_size == int(number)
+    names.append(target.name)
+    published.write_text("\n".join(names))
+    last = len(names) == int(number)
     if last and name == "SIGKILL":
         os.kill(os.getpid(), signal.SIGKILL)
     renamed = rename(path, target)

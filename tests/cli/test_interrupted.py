@@ -65,10 +65,11 @@ def test_what_was_interrupted_ends_as_if_it_had_not_been(command, tmp_path, requ
 
     code, whole = call("whole")
     assert code == 0, (whole / "stderr").read_text()
-    number = (whole / "published").stat().st_size
-    for k, name in _stops(number, everywhere=command == "study"):
+    published = (whole / "published").read_text().splitlines()
+    for k, name in _stops(len(published), everywhere=command == "study"):
         code, again = call(f"{name}-{k}", name, k)
-        assert code == (-signal.SIGKILL if name == "SIGKILL" else 130), (again / "stderr").read_text()
+        others = (again / "published").read_text().splitlines()
+        assert code == (-signal.SIGKILL if name == "SIGKILL" else 130), (k, published, others)
         if name == "SIGINT":
             assert _left(again) == []
         code, _ = call(again.name)

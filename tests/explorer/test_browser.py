@@ -32,7 +32,7 @@ def explorers(models):
     def explorer(*kinds):
         if kinds not in made:
             made[kinds] = explore(*(models[kind] for kind in kinds))
-        made[kinds].app._asked.clear()
+        made[kinds].app._recent.clear()
         return made[kinds]
 
     yield explorer

@@ -27,7 +27,7 @@ def client(explorer):
     """As a browser that has visited the address."""
     from starlette.testclient import TestClient
 
-    explorer.app._asked.clear()
+    explorer.app._recent.clear()
     with TestClient(explorer.app, base_url=f"http://127.0.0.1:{explorer.port}", raise_server_exceptions=False) as made:
         made.get("/", params={"token": explorer.address.split("token=")[1]})
         yield made

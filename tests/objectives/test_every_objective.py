@@ -25,7 +25,7 @@ def example_for(objective, tokens: np.ndarray, number: int = 0) -> Example:
     """`tokens`, framed, as what the objective reads."""
     if objective.reads == "pair":
         middle = 1 + (len(tokens) - 2) // 2
-        labels = {objective.asked: np.array(number % 2)}
+        labels = {objective.answer_key: np.array(number % 2)}
         return Example(texts=(tokens[1:middle], tokens[middle:-1]), labels=labels)
     translation = framed(*tokens[1:-1][::-1]) if objective.needs_translation else None
     return Example(texts=(tokens,), translation=translation)

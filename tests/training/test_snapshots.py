@@ -115,7 +115,7 @@ def test_two_processes_train_to_the_same_weights_with_snapshots(tmp_path: Path) 
 @pytest.mark.slow
 def test_kill_at_several_moments_leaves_the_same_snapshots(tmp_path: Path) -> None:
     # In an update; while weights are written; with the folder there but not its entry; while files are linked.
-    for moment in ("step:5", "_snapshots.file_digest:9", "_snapshots.atomic_write:6", "_snapshots.link:2"):
+    for moment in ("step:5", "foundation.file_digest:9", "foundation.atomic_write:6", "training._snapshots.link:2"):
         assert run_script(SCRIPT, tmp_path / "killed", "--keep", "--die", moment) == -signal.SIGKILL
     assert run_script(SCRIPT, tmp_path / "killed", "--keep") == 0
     assert run_script(SCRIPT, tmp_path / "whole", "--keep") == 0

@@ -71,9 +71,9 @@ class DieAt(TrainingHook):
 
 
 def _die_in(name: str, call: int) -> None:
-    """Replace a function, of the module of checkpoints unless another is named, by one that kills at its n-th call."""
+    """Replace a function of infoflow, by default of the module of checkpoints, by one that kills at its n-th call."""
     module_name, _, function_name = name.rpartition(".")
-    module = importlib.import_module(f"infoflow.training.{module_name or '_checkpoint'}")
+    module = importlib.import_module(f"infoflow.{module_name or 'training._checkpoint'}")
     original, calls = getattr(module, function_name), []
 
     def dying(*args, **options):

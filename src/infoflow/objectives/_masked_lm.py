@@ -364,7 +364,7 @@ class NextSentence(AbstractPairObjective):
 
     name: ClassVar[str] = "masked-lm-nsp"
     question: ClassVar[str] = "next-sentence"
-    asked: ClassVar[str] = IS_RANDOM
+    answer_key: ClassVar[str] = IS_RANDOM
     pairs: ClassVar[PairKind] = "next"
     truths: ClassVar[tuple[str, str]] = ("B follows A", "B is from another document")
 
@@ -379,7 +379,7 @@ class SentenceOrder(AbstractPairObjective):
 
     name: ClassVar[str] = "masked-lm-sop"
     question: ClassVar[str] = "sentence-order"
-    asked: ClassVar[str] = IS_SWAPPED
+    answer_key: ClassVar[str] = IS_SWAPPED
     pairs: ClassVar[PairKind] = "order"
     truths: ClassVar[tuple[str, str]] = ("in order", "swapped")
 
