@@ -177,6 +177,14 @@ def test_a_card_whose_interval_holds_zero_says_so(study):
     assert card.sentence.startswith("No difference seen between the models in the share of neighbours")
 
 
+def test_a_control_that_does_not_change_at_all_is_said_in_words(study):
+    def still(frame):
+        return frame.assign(value=frame["value"].where(frame["trained"], 0.9))
+
+    (card,) = screen_of(study, "identity_neighbours", still).cards
+    assert card.difference.endswith("; none in the control")
+
+
 def of_pair(shown, difference):
     return Effects(
         shown=shown, beyond=shown, control=0.0, pair=("a", "b"), difference=difference, difference_beyond=difference

@@ -1,6 +1,7 @@
 """The three cards of the front page: the largest effects, in interval widths, with and without the control."""
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -214,7 +215,7 @@ def _difference(measure: CardMeasure, seen: Effects, series: list[Series]) -> st
     control = ""
     if seen.control == seen.control:
         most = _amount(seen.control, measure, estimate, change=measure.contrast in ("ends", "reached"), unit=False)
-        control = f"; at most {most} in the control"
+        control = f"; {f'at most {most}' if re.search('[1-9]', most) else 'none'} in the control"
     return f"{who}{f'{size} {unit}'.rstrip()}{span}{control}"
 
 
