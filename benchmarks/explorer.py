@@ -26,7 +26,7 @@ from infoflow.foundation import keep_freed_memory, set_threads
 from infoflow.heads import read_tokens, sentence_inputs
 from infoflow.models import Model, load_model
 from infoflow.subjects.explorer.server._answers import Responses, unwired
-from infoflow.subjects.explorer.server._asked import asked
+from infoflow.subjects.explorer.server._request import parsed
 from infoflow.subjects.explorer.server._readings import ExploredModel, Readings
 
 GOALS = {"all heads": 1.3, "a token hidden": 1.5, "a head closed": 1.5, "lens at a place": 3.0, "relevance": 2.5}
@@ -85,7 +85,7 @@ def times_of(model: Model, text: str, sweeps: bool) -> dict[str, float]:
         return answer
 
     def ask(**fields: object) -> Callable[[], bytes]:
-        request = asked({"page": "benchmark", **fields})
+        request = parsed({"page": "benchmark", **fields})
         return lambda: (answers.change if request.change else answers.read)(request)
 
     with torch.no_grad():
@@ -101,7 +101,7 @@ def times_of(model: Model, text: str, sweeps: bool) -> dict[str, float]:
     timed("route", ask(key=key, want=["route"]))
     strips = {"each token hidden": {"want": ["influence"]}, "each head closed": {"sweep": "heads"}} if sweeps else {}
     for name, fields in strips.items():
-        request = asked({"page": "benchmark", "key": key, **fields})
+        request = parsed({"page": "benchmark", "key": key, **fields})
         parts = answers.lines(request)
         timed(f"{name}: first lines", lambda parts=parts: bytes(len(next(parts))))
         timed(f"{name}: the rest", lambda parts=parts: bytes(sum(map(len, parts))))
@@ -111,8 +111,8 @@ def times_of(model: Model, text: str, sweeps: bool) -> dict[str, float]:
 def page_anew(subject: ExploredModel, text: str, change: dict[str, object]) -> bytes:
     """All that a page shows of a sentence with a change, by an explorer that knows nothing yet."""
     answers = Responses(Readings([subject], 512))
-    plain, _ = unwired(answers.read(asked({"page": "benchmark", "text": text, "want": ["attention"]})))
-    return answers.change(asked({"page": "benchmark", "key": plain["key"], "want": PAGE, "position": 4, **change}))
+    plain, _ = unwired(answers.read(parsed({"page": "benchmark", "text": text, "want": ["attention"]})))
+    return answers.change(parsed({"page": "benchmark", "key": plain["key"], "want": PAGE, "position": 4, **change}))
 
 
 def sentence(options: argparse.Namespace, generator: torch.Generator) -> str:

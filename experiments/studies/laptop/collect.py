@@ -1,6 +1,6 @@
 """Tables and verdicts of a finished study, small enough to commit: CSV files without replicates beside this script.
 
-    infoflow study laptop --out runs/laptop
+    infoflow study experiments/studies/laptop/plan.toml --out runs/laptop
     python experiments/studies/laptop/collect.py runs/laptop
 
 Five significant digits; untrained models and both splits stay. README.md says what was seen.

@@ -20,8 +20,8 @@ _METHOD = Method(
     title="Routing",
     text="""
     A router is a module inside a block that returns the chosen experts of each token. The share of an expert is the
-    number of tokens that it gets, divided by all tokens (or by those with the tag). A token goes to several experts, so
-    the shares of a layer add up to that number. Special tokens do not count.
+    number of tokens that it gets, divided by all tokens (or by those with the tag). If each token goes to
+    k experts, the shares of a layer add up to k. Special tokens do not count.
     """,
 )
 _ROW = 20
