@@ -115,7 +115,7 @@ def test_repeated_and_answered_questions_are_counted_and_shown() -> None:
     subjects = ["Ada Lund", "Ben Roth", "Ada Lund", "Oslo"]
     answers = [["oslo"], ["a nurse", "nurse"], ["baker"], ["norway"]]
     found = query_leakage(QUESTIONS, TRAINING, answers, subjects)
-    assert (found.asked, found.told, found.leaked) == ((0,), (1,), (0, 1))
+    assert (found.repeated, found.with_answer, found.leaked) == ((0,), (1,), (0, 1))
     assert found.examples == ((QUESTIONS[0], TRAINING[0]), (QUESTIONS[1], TRAINING[1]))
     assert "2 test questions occur in training (1 as questions, 1 as answers)" in str(found)
     shown = found.table()
@@ -137,7 +137,7 @@ def test_leaks_are_those_of_a_plain_loop() -> None:
         if any(subject in text.split() and right[0] in text.split() for text in training)
     )
     found = query_leakage(questions, training, answers, subjects)
-    assert found.told == wanted
+    assert found.with_answer == wanted
     assert 0 < len(wanted) < 30
     assert len(found.examples) == min(10, len(wanted))
 

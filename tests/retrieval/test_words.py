@@ -33,7 +33,7 @@ def test_words_that_differ_in_a_mark_are_different(one, other):
     assert contains_answer(f"x {one} y", one)
     assert not contains_answer(f"x {one} y", other)
     leaked = query_leakage([one, other], [f"{one} ?"])
-    assert leaked.asked == (0,)
+    assert leaked.repeated == (0,)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_latin_text_has_the_terms_that_it_had():
 
 def test_accents_are_part_of_a_word_whatever_their_form():
     assert terms_of(["pêche"]) != terms_of(["péché"])
-    assert query_leakage(["la pêche"], ["le péché", "la peche"]).asked == ()
-    assert query_leakage(["la pêche"], [unicodedata.normalize("NFD", "La pêche!")]).asked == (0,)
+    assert query_leakage(["la pêche"], ["le péché", "la peche"]).repeated == ()
+    assert query_leakage(["la pêche"], [unicodedata.normalize("NFD", "La pêche!")]).repeated == (0,)
 
 
 @pytest.mark.parametrize(

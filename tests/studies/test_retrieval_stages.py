@@ -598,7 +598,7 @@ def test_what_is_found_is_told_by_exposure_too(tmp_path) -> None:
     arm = next(one for one in arm_models(StudyModels(plan_with(), RunFolder(tmp_path))) if one.arm == "retrieve-bm25")
     scores = ArmScores(arm.load(trained=False), arm.objective, arm.world, arm.world, None)
     table = scores.table()
-    asked, facts = scores._asked(arm.world.world.of_kind("trained", "changed", "held out"))
+    asked, facts = scores._masked(arm.world.world.of_kind("trained", "changed", "held out"))
     first = scores._reading.ranked(asked, scores._library)[:, 0]
     likely = scores._reading.marginal(scores._reading.read(asked))
     groups: dict[str, list[int]] = {}

@@ -105,7 +105,7 @@ def test_answers_are_those_of_an_explicit_loop(run, plan, name):
     inside = ArmInside(arm, True)
     scores = TextScores(inside.model, arm.objective, arm.matter, None)
     _, (given, _) = scores._parts()
-    asked = given.asked
+    asked = given.masked
     library, tokenizer = inside.model.passage_library, arm.matter.tokenizer
     none = np.zeros(len(given.texts), dtype=bool)
     choice = inside.model.choose(
@@ -186,17 +186,17 @@ def test_questions_are_read_once_for_all_groups_that_they_are_in(run, plan, name
     reading = QuestionReading(model, arm.objective)
     documents = [one for one in ("none", "gold", "random", "own") if (name, one) != ("closed-book", "own")]
     parts = [
-        answer_scores(scores._said(given.asked, one), given.answers, given.texts, one, "not leaked")
+        answer_scores(scores._said(given.masked, one), given.answers, given.texts, one, "not leaked")
         for one in documents
     ]
     made = reading.made(
-        "not leaked", reading.read(given.asked), question_blocks(given.texts), arm.matter.vocabulary.size
+        "not leaked", reading.read(given.masked), question_blocks(given.texts), arm.matter.vocabulary.size
     )
     parts.append(RETRIEVAL_SCORES.conform(pd.DataFrame(list(made))))
     if name == "retrieve-learned":
-        ranked = reading.systems(given.asked, library, first)
+        ranked = reading.systems(given.masked, library, first)
         assert list(ranked) == ["own", "bm25", "frozen"]
-        relevant = [[gold] for gold in given.asked.gold.tolist()]
+        relevant = [[gold] for gold in given.masked.gold.tolist()]
         parts.append(retrieval_scores(ranked, relevant, given.texts, len(library), (1, 2, 5, 20), "not leaked"))
     alone = pd.concat(parts, ignore_index=True)
     own = table[table["queries"] == "not leaked"].reset_index(drop=True)

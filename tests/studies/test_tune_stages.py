@@ -148,8 +148,8 @@ def test_models_that_do_not_fit_a_task_are_left_out(tmp_path, capsys) -> None:
     }
     found, methods = {}, {}
     for stage in graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune):
-        found.setdefault(stage.tuned.asked.name, set()).add(stage.tuned.subject.recipe.objective.name)
-        methods.setdefault(stage.tuned.asked.name, set()).add(stage.tuned.method)
+        found.setdefault(stage.tuned.entry.name, set()).add(stage.tuned.subject.recipe.objective.name)
+        methods.setdefault(stage.tuned.entry.name, set()).add(stage.tuned.method)
     assert found == {
         "grammar-tags": {"masked-lm", "causal-lm", "translation", "span-corruption"},
         "grammar-span": {"masked-lm", "translation", "span-corruption"},
@@ -227,7 +227,7 @@ def test_a_prefix_language_model_is_tuned_to_write_as_it_was_trained(tmp_path) -
     values = {**PLAN, "objectives": objectives, "domain": {}, "tune": asked}
     stages = graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune)
     controls = [stage for stage in stages if not stage.tuned.subject.trained]
-    keys = {name: {stage.tuned.key for stage in controls if stage.tuned.asked.name == name} for name in _names(stages)}
+    keys = {name: {stage.tuned.key for stage in controls if stage.tuned.entry.name == name} for name in _names(stages)}
     assert {name: len(found) for name, found in keys.items()} == {"grammar-summary": 2, "grammar-agreement": 1}
     for stage in controls[:2]:
         stage.run()
@@ -235,7 +235,7 @@ def test_a_prefix_language_model_is_tuned_to_write_as_it_was_trained(tmp_path) -
 
 
 def _names(stages) -> list[str]:
-    return list(dict.fromkeys(stage.tuned.asked.name for stage in stages))
+    return list(dict.fromkeys(stage.tuned.entry.name for stage in stages))
 
 
 def _whose(tuned) -> tuple[str, bool]:
@@ -248,7 +248,7 @@ def test_tasks_that_are_asked_in_words(tmp_path) -> None:
     stages = graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune)
     assert {stage.tuned.subject.recipe.objective.name for stage in stages} == {"span-corruption"}
     tuned = stages[0].tuned
-    data = tuned.models.own(StudyTasks).data(tuned.asked)
+    data = tuned.models.own(StudyTasks).data(tuned.entry)
     assert (data.shape, make_task(data).main) == ("generation", "exact_match")
     assert set(data.train.column("translation")) == {"good", "bad"}
 

@@ -153,11 +153,11 @@ class Adapts(Protocol):
 
 def check_adaptation(plan: Adapts) -> None:
     """Raise a UserError if the tuning and domain sections contradict the rest of the plan."""
-    for number, asked in enumerate(plan.tune):
+    for number, entry in enumerate(plan.tune):
         for field in ("objectives", "inside_objectives"):
-            if named := getattr(asked, field):
+            if named := getattr(entry, field):
                 one_of(f"tune[{number}].{field}", named, plan.objectives)
-    names = [asked.name for asked in plan.tune]
+    names = [entry.name for entry in plan.tune]
     if repeated := next((name for index, name in enumerate(names) if name in names[:index]), ""):
         raise UserError(f"Tables [[tune]] must have unique names. Got {as_written(repeated)} twice. Rename one.")
     if plan.domain.objectives:

@@ -136,8 +136,8 @@ def _build(
 
 def _size(built: "PassageIndex") -> str:
     passages = built.passages
-    beside = {"without text, excluded": passages.num_empty, "repeated": passages.num_repeated}
-    more = "".join(f", {count:,} {what}" for what, count in beside.items() if count)
+    further = {"without text, excluded": passages.num_empty, "repeated": passages.num_repeated}
+    more = "".join(f", {count:,} {what}" for what, count in further.items() if count)
     of = "" if passages.shard is None else f"{len(passages):,} of "
     total = len(passages) if passages.shard is None else passages.shard.total
     return f"{of}{total:,} passages{more}{_recall(built)}"

@@ -218,25 +218,25 @@ class Retrieves(Protocol):
 
 def check_retrieval(plan: Retrieves) -> None:
     """Raise a UserError if readers of the plan's shape cannot be trained as the section requests."""
-    asked, heads = plan.retrieval, plan.model.heads
-    if asked.retriever_width % heads:
+    section, heads = plan.retrieval, plan.model.heads
+    if section.retriever_width % heads:
         raise UserError(
             f"retrieval.retriever_width must be a multiple of model.heads, or 0 for the reader's width. Got "
-            f"{asked.retriever_width} and {heads} heads. Try {max(1, asked.retriever_width // heads) * heads}."
+            f"{section.retriever_width} and {heads} heads. Try {max(1, section.retriever_width // heads) * heads}."
         )
-    if not asked.on:
+    if not section.on:
         return
-    one_of("retrieval.arms", asked.arms, tuple(SOURCES))
-    if not asked.corpus and plan.model.positions <= _LONGEST_QUESTION:
+    one_of("retrieval.arms", section.arms, tuple(SOURCES))
+    if not section.corpus and plan.model.positions <= _LONGEST_QUESTION:
         raise UserError(
             f"model.positions must be at least {_LONGEST_QUESTION + 1} with retrieval.on: a question about a fact has "
             f"up to {_LONGEST_QUESTION} tokens, followed by [SEP]. Got {plan.model.positions}. Try 64, which leaves "
             "room for a passage."
         )
-    if plan.training.learning_rate and asked.learning_rate * plan.training.weight_decay >= 1:
+    if plan.training.learning_rate and section.learning_rate * plan.training.weight_decay >= 1:
         raise UserError(
             "retrieval.learning_rate times training.weight_decay must be below 1. Got "
-            f"{asked.learning_rate} and {plan.training.weight_decay}. Lower one of them."
+            f"{section.learning_rate} and {plan.training.weight_decay}. Lower one of them."
         )
 
 

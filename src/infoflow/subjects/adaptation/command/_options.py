@@ -24,7 +24,7 @@ _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Arm:
+class TuningVariant:
     """One variant: a model, and how it is tuned for the task."""
 
     label: str  # name of the control; "": the requested model itself
@@ -70,17 +70,17 @@ class Arm:
         return "models" if self.subject.trained else _UNTRAINED
 
 
-def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
+def tuning_variants(variant: TuningVariant, *, controls: bool, from_scratch: bool) -> list[TuningVariant]:
     """The variants to tune: the model itself and, with `controls`, on shuffled labels and with random weights."""
     from infoflow.studies import untrained
 
-    found = [asked]
+    found = [variant]
     if controls:
-        found.append(replace(asked, label=_SHUFFLED, config=replace(asked.config, control="shuffled-labels")))
+        found.append(replace(variant, label=_SHUFFLED, config=replace(variant.config, control="shuffled-labels")))
     if controls or from_scratch:
-        subject = asked.subject.before_training()
-        fresh = replace(untrained(asked.model, seed=0), name=subject.label)
-        found.append(replace(asked, label=_UNTRAINED, subject=subject, model=fresh))
+        subject = variant.subject.before_training()
+        fresh = replace(untrained(variant.model, seed=0), name=subject.label)
+        found.append(replace(variant, label=_UNTRAINED, subject=subject, model=fresh))
     return found
 
 
@@ -238,17 +238,17 @@ class TuneOptions:
 # What `infoflow tune` prints.
 
 
-def show_tuned(tuned: "Mapping[Arm, Tuned]") -> None:
+def show_tuned(tuned: "Mapping[TuningVariant, Tuned]") -> None:
     """Print the scores on test, the mean over seeds, and each seed's main metric."""
-    arm, first = next(iter(tuned.items()))
-    data = arm.data
+    variant, first = next(iter(tuned.items()))
+    data = variant.data
     sizes = f"{len(first.train):,} to train, {len(data.dev):,} to choose, {len(data.test):,} to test"
     columns = ["metric", *(["tuned"] if len(tuned) > 1 else []), "test [95%]", "baseline", "dev", "rate"]
     metrics = list(dict.fromkeys(first.scores["metric"]))
     rows = [
-        [metric, *([arm.label or "model"] if len(tuned) > 1 else []), *_cells(one.scores, metric)]
+        [metric, *([variant.label or "model"] if len(tuned) > 1 else []), *_cells(one.scores, metric)]
         for metric in metrics
-        for arm, one in tuned.items()
+        for variant, one in tuned.items()
     ]
     num = len(first.models)
     seeds = "one seed" if num == 1 else f"mean over {num} seeds"
@@ -261,7 +261,7 @@ def show_tuned(tuned: "Mapping[Arm, Tuned]") -> None:
     ]
     show_table(["seed", "part", "metric", "value [95%]"], listed, "Each seed")
     show()
-    _tell_of_guesses(first.scores, arm.config.method)
+    _tell_of_guesses(first.scores, variant.config.method)
 
 
 def tell_of_leakage(leaks: "pd.DataFrame") -> None:

@@ -23,7 +23,7 @@ from infoflow.cli._session import (
     working,
 )
 
-from ._options import Arm, TaskFiles, TuneOptions, arms, show_tuned, tell_of_leakage
+from ._options import TaskFiles, TuneOptions, TuningVariant, show_tuned, tell_of_leakage, tuning_variants
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,15 +93,15 @@ def tune(
         with removed_if_refused(run):
             if not run.path.exists():  # an existing run stays unchanged until it is known that this call is not refused
                 run.update(**facts)
-            asked = _asked(model, reading, data, config, run.path, *names_of([model], name, anonymous))
-            every = arms(asked, controls=controls, from_scratch=from_scratch)
-            for arm in every:
-                arm.check()
+            requested = _requested(model, reading, data, config, run.path, *names_of([model], name, anonymous))
+            every = tuning_variants(requested, controls=controls, from_scratch=from_scratch)
+            for variant in every:
+                variant.check()
             looks = _looks(every, corpus) if inside else {}
             tuned = {}
-            with current_display().progress(f"Tuning {asked.model.name}", len(every)) as progress:
-                for arm in every:
-                    tuned[arm] = arm.tuned(looks[arm].hooks if inside else None)
+            with current_display().progress(f"Tuning {requested.model.name}", len(every)) as progress:
+                for variant in every:
+                    tuned[variant] = variant.tuned(looks[variant].hooks if inside else None)
                     progress.advance(1)
         shutil.rmtree(every[0].features, ignore_errors=True)
         leaks = _leaks(data, tuned[every[0]])
@@ -146,14 +146,16 @@ def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | N
     return {"kind": _KIND, "anonymous": False, "title": title, "plan": plan, "provenance": provenance()}
 
 
-def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, name: str) -> Arm:
+def _requested(
+    model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, name: str
+) -> TuningVariant:
     from infoflow.studies import given_subject
     from infoflow.training import trained_objective
 
     from ..measures import make_task
 
     loaded, objective = reading.load(model, config.device, name), trained_objective(model)
-    return Arm(
+    return TuningVariant(
         label="",
         subject=given_subject(loaded),
         model=loaded,
@@ -169,7 +171,7 @@ def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig",
 class InsideTuning:
     """The measurements of one variant, in addition to its scores."""
 
-    arm: Arm
+    variant: TuningVariant
     text: "Corpus | None"  # for the pretraining loss; None: texts of the task
 
     @cached_property
@@ -177,17 +179,21 @@ class InsideTuning:
         """Hooks that record which parts learn the task; None for tuning on shuffled labels."""
         from ..measures import AllocationHooks
 
-        arm = self.arm
-        if arm.config.control:
+        variant = self.variant
+        if variant.config.control:
             return None
-        return AllocationHooks(model=arm.model, data=arm.data, task=arm.task, config=arm.config, folder=arm.recordings)
+        return AllocationHooks(
+            model=variant.model, data=variant.data, task=variant.task, config=variant.config, folder=variant.recordings
+        )
 
     def tables(self, tuned: "Tuned") -> "Iterator[tuple[TableSchema, pd.DataFrame]]":
         """The tables of the inside view, with the columns `TUNED`; only one table for tuning on shuffled labels."""
         from ..measures import INSIDE_TABLES, TUNED, TUNING_ALLOCATION, TUNING_CHANGE
 
         how = tuned.scores.iloc[0][[column.name for column in TUNED]].to_dict()
-        for name, frame in self._view(tuned, only=[TUNING_CHANGE.name] if self.arm.config.control else None).items():
+        for name, frame in self._view(
+            tuned, only=[TUNING_CHANGE.name] if self.variant.config.control else None
+        ).items():
             yield INSIDE_TABLES[name], frame.assign(**how)
         if self.hooks is None:
             return
@@ -204,7 +210,7 @@ class InsideTuning:
         if missing:
             seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             current_display().note(
-                f"Loss changes of {self.arm.task.task} in {self.arm.model.name} were not recorded for {seeds}. Models "
+                f"Loss changes of {self.variant.task.task} in {self.variant.model.name} were not recorded for {seeds}. Models "
                 "tuned earlier without --inside are never recorded, nor is the first of several seeds if there are "
                 "several learning rates."
             )
@@ -215,27 +221,28 @@ class InsideTuning:
 
         from ..measures import inside_view
 
-        arm, text = self.arm, self.text
-        if text is None and arm.task.shape != "generation":  # in generation, the task's loss already covers its texts
-            text = arm.data.test
+        variant, text = self.variant, self.text
+        # in generation, the task's loss already covers its texts
+        if text is None and variant.task.shape != "generation":
+            text = variant.data.test
         return inside_view(
-            arm.model,
-            [one.load(arm.config.device) for one in tuned.models],
+            variant.model,
+            [one.load(variant.config.device) for one in tuned.models],
             tuned.task,
-            arm.data,
-            untrained=None if arm.config.control else untrained(arm.model, seed=0),
+            variant.data,
+            untrained=None if variant.config.control else untrained(variant.model, seed=0),
             pretraining=text,
-            options=PassOptions(max_length=tuned.models[0].max_length, corruption=arm.pretrained_for),
+            options=PassOptions(max_length=tuned.models[0].max_length, corruption=variant.pretrained_for),
             seeds=[one.seed for one in tuned.models],
             only=only,
         )
 
 
-def _looks(every: list[Arm], corpus: str | None) -> dict[Arm, InsideTuning]:
+def _looks(every: list[TuningVariant], corpus: str | None) -> dict[TuningVariant, InsideTuning]:
     from infoflow.corpus import load_corpus
 
     text = load_corpus(corpus) if corpus else None
-    return {arm: InsideTuning(arm=arm, text=text) for arm in every}
+    return {variant: InsideTuning(variant=variant, text=text) for variant in every}
 
 
 def _leaks(data: "TaskData", tuned: "Tuned") -> "pd.DataFrame":
@@ -245,7 +252,10 @@ def _leaks(data: "TaskData", tuned: "Tuned") -> "pd.DataFrame":
 
 
 def _written(
-    run: "RunFolder", tuned: "Mapping[Arm, Tuned]", looks: Mapping[Arm, InsideTuning], leaks: "pd.DataFrame"
+    run: "RunFolder",
+    tuned: "Mapping[TuningVariant, Tuned]",
+    looks: Mapping[TuningVariant, InsideTuning],
+    leaks: "pd.DataFrame",
 ) -> Path:
     """Write scores, answers and leakage, then measure and write the inside tables, in place of the tables of an earlier
     call; return their folder."""
@@ -254,28 +264,28 @@ def _written(
     from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION
 
     run.tables.remove([*INSIDE, TUNING_ALLOCATION.name])
-    _write(run, {arm: [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers)] for arm, one in tuned.items()})
+    _write(run, {variant: [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers)] for variant, one in tuned.items()})
     folder = run.tables.write(leaks, TASK_LEAKAGE).parent
-    found: dict[Arm, list[tuple[TableSchema, pd.DataFrame]]] = {}
+    found: dict[TuningVariant, list[tuple[TableSchema, pd.DataFrame]]] = {}
     if not looks:
         return folder
     with current_display().progress("Comparing models before and after tuning", len(looks)) as progress:
-        for arm, look in looks.items():
-            found[arm] = list(look.tables(tuned[arm]))
+        for variant, look in looks.items():
+            found[variant] = list(look.tables(tuned[variant]))
             progress.advance(1)
     _write(run, found)
     return folder
 
 
-def _write(run: "RunFolder", of_arms: "Mapping[Arm, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
+def _write(run: "RunFolder", of_variants: "Mapping[TuningVariant, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
     """Write the tables of all variants, with the keys of the model from which each was tuned."""
     import pandas as pd
 
     from infoflow.results import KEYS
 
     found: dict[str, tuple[TableSchema, list[pd.DataFrame]]] = {}
-    for arm, tables in of_arms.items():
+    for variant, tables in of_variants.items():
         for schema, frame in tables:
-            found.setdefault(schema.name, (schema, []))[1].append(frame.assign(**arm.subject.keys()))
+            found.setdefault(schema.name, (schema, []))[1].append(frame.assign(**variant.subject.keys()))
     for schema, frames in found.values():
         run.tables.write(pd.concat(frames, ignore_index=True), schema.with_keys(*KEYS))

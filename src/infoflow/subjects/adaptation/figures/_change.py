@@ -15,9 +15,9 @@ from ._rows import (
     FROM_SCRATCH,
     INSIDE,
     SHUFFLED,
+    against_shuffled,
     averaged,
     bands,
-    beside_shuffled,
     chosen_of,
     estimated,
     most_examples,
@@ -62,7 +62,7 @@ def change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         return None
     means = averaged(own, _BY)
     plainly = estimated(means, _BY)
-    data = beside_shuffled(plainly, frame, _BY)
+    data = against_shuffled(plainly, frame, _BY)
     measures = [name for name in MEASURES if name in set(plainly["measure"].astype(str))]
     drawn = _drawn(data, measures)
     series = models.present(data[data["trained"]])
@@ -200,10 +200,10 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
     if blocks.empty:
         return f"In {name}, no weights of blocks were compared."
     most, least = int(str(blocks.idxmax())), int(str(blocks.idxmin()))
-    beside = f"; block {least}: {two_digits(100 * blocks.min())}%" if least != most else ""
+    least_text = f"; block {least}: {two_digits(100 * blocks.min())}%" if least != most else ""
     return (
-        f"In {name}, the block that moved furthest is {most} ({two_digits(100 * blocks.max())}% of its norm{beside}), "
-        f"and the part is {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
+        f"In {name}, the block that moved furthest is {most} ({two_digits(100 * blocks.max())}% of its "
+        f"norm{least_text}), and the part is {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
     )
 
 
@@ -256,8 +256,8 @@ def _by_place(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
 
     Embeddings of both stacks count as one position, so that a model's shares add up to one.
     """
-    beside = ~own.index.isin(models.main(own).index) & (own["layer"] >= 0).to_numpy()
-    own = own.assign(share=own["value"] / own["total"], stack=np.where(beside, own["stack"].astype(str), ""))
+    is_other = ~own.index.isin(models.main(own).index) & (own["layer"] >= 0).to_numpy()
+    own = own.assign(share=own["value"] / own["total"], stack=np.where(is_other, own["stack"].astype(str), ""))
     keys, numbers = ["series", "task", "stack", "layer", "component"], ["share", "value", "parameters"]
     sums = own.groupby([*keys, "seed", "tuning_seed"], as_index=False, sort=False)[numbers].sum()
     return sums.groupby(keys, as_index=False, sort=False)[numbers].mean()

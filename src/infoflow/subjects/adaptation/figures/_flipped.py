@@ -19,7 +19,7 @@ _KEYS = ["series", "task", "shape", "example", "text", "wanted"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Beside:
+class Pair:
     """The control whose answers are compared with those of the tuned model."""
 
     key: str
@@ -31,7 +31,7 @@ class Beside:
 
 
 BESIDE = (
-    Beside(
+    Pair(
         key="frozen",
         head="frozen said",
         name="frozen features",
@@ -43,7 +43,7 @@ BESIDE = (
             "wrong and they are right, tuning lost something.",
         ),
     ),
-    Beside(
+    Pair(
         key="untrained",
         head="from scratch said",
         name="the same model from random weights",
@@ -55,7 +55,7 @@ BESIDE = (
             "the pretrained model is wrong, pretraining did not help.",
         ),
     ),
-    Beside(
+    Pair(
         key="guess",
         head="guess",
         name="the most frequent answer",
@@ -74,7 +74,7 @@ BESIDE = (
 
 def flipped_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Table of examples that exactly one of the tuned model and its control gets right; None if there are none."""
-    both, beside = _both(frame)
+    both, compared = _both(frame)
     flipped = both[both["right_tuned"] != both["right_beside"]]
     if flipped.empty:
         return None
@@ -89,15 +89,15 @@ def flipped_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         }
         for row in shown.to_dict("records")
     ]
-    stated, control = beside.how_to_read
+    stated, control = compared.how_to_read
     return ReportFigure(
         id="tuned-flipped",
-        question=beside.question,
-        answer=[_sentence(both, beside, way_of(frame))],
+        question=compared.question,
+        answer=[_sentence(both, compared, way_of(frame))],
         panels=[],
         caption=f"{len(rows)} of {len(flipped):,} examples that one gets right and the other wrong, some from each "
         "task, and from as many models as fit; one seed of pretraining and of tuning. Compared with the tuned model: "
-        f"{beside.caption}. For tags, only those that differ are shown. They are illustrations, not evidence.",
+        f"{compared.caption}. For tags, only those that differ are shown. They are illustrations, not evidence.",
         how_to_read=[
             f"Each row is a test example: its text, the right answer, {stated}, and what the tuned model answers "
             f"({way_of(frame)}).",
@@ -105,15 +105,15 @@ def flipped_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         ],
         method=SCORES,
         data=shown[["series", "task", "example", "text", "wanted", "said_beside", "said_tuned"]].rename(
-            columns={"said_beside": f"said_{beside.key}"}
+            columns={"said_beside": f"said_{compared.key}"}
         ),
         tables=(TASK_ANSWERS.name,),
         template="flipped.html.jinja",
-        payload={"rows": rows, "beside": beside.head},
+        payload={"rows": rows, "beside": compared.head},
     )
 
 
-def _both(frame: pd.DataFrame) -> tuple[pd.DataFrame, Beside]:
+def _both(frame: pd.DataFrame) -> tuple[pd.DataFrame, Pair]:
     """One row per example answered by both the tuned model and the first available entry of `BESIDE`."""
     tuned = _answers(plain(frame), trained=True)
     answers = {"untrained": _answers(plain(frame), trained=False), "guess": _guessed(tuned)}
@@ -177,17 +177,17 @@ def _short(text: str) -> str:
     return text if len(text) <= _LETTERS else f"{text[:_LETTERS].rstrip()} …"
 
 
-def _sentence(both: pd.DataFrame, beside: Beside, way: str) -> str:
+def _sentence(both: pd.DataFrame, compared: Pair, way: str) -> str:
     gained = int((both["right_tuned"] & ~both["right_beside"]).sum())
     lost = int((both["right_beside"] & ~both["right_tuned"]).sum())
     share = number(100 * (gained + lost) / len(both), 0)
     tuning = f"tuning {way}" if way == METHODS[FULL] else f"tuning ({way})"
-    if beside.key == "frozen":
+    if compared.key == "frozen":
         return (
             f"Of {len(both):,} examples that both answered, {tuning} got {gained:,} right that frozen features got "
             f"wrong, and {lost:,} wrong that they got right ({share}% differ)."
         )
     return (
-        f"Of {len(both):,} examples, the tuned model gets {gained:,} right that {beside.name} gets wrong, and {lost:,} "
-        f"wrong that it gets right ({share}% differ)."
+        f"Of {len(both):,} examples, the tuned model gets {gained:,} right that {compared.name} gets wrong, and "
+        f"{lost:,} wrong that it gets right ({share}% differ)."
     )

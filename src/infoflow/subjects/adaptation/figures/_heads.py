@@ -245,8 +245,8 @@ def _pruned_sentences(means: pd.DataFrame, task: str, models: ModelSelection) ->
     for one in models.present(means):
         shares = [_free(of(means, series=one.key, order=order)) for order in ("importance", "random")]
         if shares[0] is not None:
-            beside = "" if shares[1] is None else f" (at random {number(100 * shares[1], 0)}%)"
-            stated.append(f"{number(100 * shares[0], 0)}% in {one.label}{beside}")
+            at_random = "" if shares[1] is None else f" (at random {number(100 * shares[1], 0)}%)"
+            stated.append(f"{number(100 * shares[0], 0)}% in {one.label}{at_random}")
     return (
         [f"On {task} the score is not clearly lower without the least important {', '.join(stated)}."] if stated else []
     )

@@ -67,7 +67,7 @@ def main_method(frame: pd.DataFrame) -> str:
     return next((method for method in METHODS if method in known), FULL)
 
 
-def beside_shuffled(
+def against_shuffled(
     data: pd.DataFrame,
     frame: pd.DataFrame,
     by: Sequence[str],

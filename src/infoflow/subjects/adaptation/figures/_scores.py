@@ -25,9 +25,9 @@ from ._rows import (
     SCORES,
     SHUFFLED,
     STRATEGIES,
+    against_shuffled,
     averaged,
     bands,
-    beside_shuffled,
     estimated,
     most_examples,
     names_of,
@@ -52,7 +52,7 @@ def scores_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     own = own[own["task"].isin(own.loc[own["trained"], "task"])]  # the others were only tuned from scratch
     whole = with_average(own)
     plainly = estimated(whole, SCORED, scale_of)
-    data = names_of(beside_shuffled(plainly, scores, SCORED, scale_of), models)
+    data = names_of(against_shuffled(plainly, scores, SCORED, scale_of), models)
     tasks, summary = tasks_of(own), tasks_of(whole)[-1]
     mean = f"mean over {len(tasks)} tasks"
     title = mean if summary == AVERAGE else _heading(data, summary, " labelled examples")

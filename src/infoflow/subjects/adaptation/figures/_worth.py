@@ -150,9 +150,9 @@ def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: Mod
     own = most_examples(scores[(scores["control"] == "") & scores["trained"] & (scores["method"] == FULL)])
     ends = estimated(averaged(own, _BY), _BY, scale_of)
     stated = estimated(averaged(losses[losses["text"] == "domain"], ["strategy"]), ["strategy"])
-    beside = stated[["series", "strategy", "value", "low", "high", "shown"]]
-    beside = beside.rename(columns={name: f"loss_{name}" for name in ("value", "low", "high", "shown")})
-    data = ends.merge(beside, on=["series", "strategy"])
+    drawn = stated[["series", "strategy", "value", "low", "high", "shown"]]
+    drawn = drawn.rename(columns={name: f"loss_{name}" for name in ("value", "low", "high", "shown")})
+    data = ends.merge(drawn, on=["series", "strategy"])
     counts = data.groupby("series")["strategy"].nunique()
     data = data[data["series"].isin(counts[counts > 1].index)]
     if data.empty:

@@ -79,12 +79,12 @@ class Choice(AbstractTask):
         labels = right_places(corpus)
         numbers = [len(choices) for choices in corpus.column("choices")]
         contexts = (text for text, count in zip(corpus.column("text"), numbers, strict=True) for _ in range(count))
-        asked = (
+        needed = (
             f"{question} {choice}"
             for question, choices in zip(corpus.column("question"), corpus.column("choices"), strict=True)
             for choice in choices
         )
-        tokens = iter(read_texts(tokenizer, contexts, asked, max_length, keep_second=True))
+        tokens = iter(read_texts(tokenizer, contexts, needed, max_length, keep_second=True))
         return ChoiceRows([[next(tokens) for _ in range(count)] for count in numbers], labels, corpus.ids)
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
@@ -230,7 +230,7 @@ class Tagging(AbstractTask):
         check_known((tag for tags in corpus.column(self.column) for tag in tags), places, corpus, "tags")
         words = [first_pieces(encoded.words(row)) for row in range(len(encoded))]
         labels = [
-            _asked(places_of, [places[tag] for tag in tags])
+            _labelled_words(places_of, [places[tag] for tag in tags])
             for places_of, tags in zip(words, corpus.column(self.column), strict=True)
         ]
         return TaskRows(_tokens(encoded), corpus.ids, labels=labels, words=words)
@@ -297,7 +297,7 @@ def first_pieces(words: np.ndarray) -> np.ndarray:
     return np.where(first, words, NOT_A_WORD).astype(np.int64)
 
 
-def _asked(words: np.ndarray, tags: list[int]) -> np.ndarray:
+def _labelled_words(words: np.ndarray, tags: list[int]) -> np.ndarray:
     """The index of the tag at each word's first token, UNSUPERVISED elsewhere: int64 (token,)."""
     labels = np.full(len(words), UNSUPERVISED, dtype=np.int64)
     first = words != NOT_A_WORD

@@ -280,13 +280,13 @@ def as_text(data: TaskData) -> TaskData:
 
 def _written(corpus: Corpus, shape: Shape) -> Corpus:
     if shape == "choice":
-        asked = [_chosen(*each) for each in zip(corpus, right_places(corpus).tolist(), strict=True)]
+        chosen = [_chosen(*each) for each in zip(corpus, right_places(corpus).tolist(), strict=True)]
     else:
-        asked = [_WAYS[shape](sentence) for sentence in corpus]
+        chosen = [_WAYS[shape](sentence) for sentence in corpus]
     columns: dict[str, Any] = {
-        "text": [text for text, _ in asked],
-        "translation": [answers[0] for _, answers in asked],
-        "references": [answers[1:] for _, answers in asked],
+        "text": [text for text, _ in chosen],
+        "translation": [answers[0] for _, answers in chosen],
+        "references": [answers[1:] for _, answers in chosen],
     }
     frame = pd.DataFrame(columns)
     return Corpus.from_frame(frame, translation="translation", references="references", name=f"{corpus.name} as text")

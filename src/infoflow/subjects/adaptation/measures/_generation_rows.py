@@ -204,16 +204,16 @@ def check_positions(module: PreTrainedModel, tokens: int) -> None:
 
 
 def written_losses(
-    module: PreTrainedModel, asked: GenerationSources, two_sided: bool = False, label_smoothing: float = 0.0
+    module: PreTrainedModel, sources: GenerationSources, two_sided: bool = False, label_smoothing: float = 0.0
 ) -> Float[Tensor, " example"]:
     r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, in nats.
 
     With one stack, `two_sided` gives the source bidirectional attention, as in a prefix language model.
     """
     if has_encoder(module):
-        logits, labels = _beside(module, asked)
+        logits, labels = _by_decoder(module, sources)
     else:
-        logits, labels = _after(module, asked, two_sided)
+        logits, labels = _after(module, sources, two_sided)
     losses = F.cross_entropy(
         logits.float().transpose(1, 2),
         labels,
@@ -224,24 +224,26 @@ def written_losses(
     return losses.sum(dim=1)
 
 
-def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
+def _by_decoder(module: Any, sources: GenerationSources) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
     """Logits and labels of a decoder with an encoder; the decoder reads the target, shifted as in its family.
 
     If targets begin with the decoder's start token ([CLS] of a matched model), this token is read but not predicted.
     """
-    reads, labels = module.prepare_decoder_input_ids_from_labels(labels=asked.targets), asked.targets
-    if bool((asked.begins > 0).all() and (reads[:, 0] == labels[:, 0]).all()):
+    reads, labels = module.prepare_decoder_input_ids_from_labels(labels=sources.targets), sources.targets
+    if bool((sources.begins > 0).all() and (reads[:, 0] == labels[:, 0]).all()):
         reads, labels = labels[:, :-1].masked_fill(labels[:, :-1] == UNSUPERVISED, int(labels[0, 0])), labels[:, 1:]
-    mask = None if bool(asked.real.all()) else asked.real.long()
+    mask = None if bool(sources.real.all()) else sources.real.long()
     output = module(
-        input_ids=asked.sources, attention_mask=mask, decoder_input_ids=reads.contiguous(), **without_cache(module)
+        input_ids=sources.sources, attention_mask=mask, decoder_input_ids=reads.contiguous(), **without_cache(module)
     )
     return output.logits, labels
 
 
-def _after(module: Any, asked: GenerationSources, two_sided: bool) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
+def _after(
+    module: Any, sources: GenerationSources, two_sided: bool
+) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
     """Logits and labels of one stack that reads source and target, from the last token of the shortest source on."""
-    ids, labels, prefix = joined(asked)
+    ids, labels, prefix = joined(sources)
     check_positions(module, ids.shape[1])
     first = int(prefix.min()) - 1
     inputs: dict[str, Any] = {"input_ids": ids, **without_cache(module)}
@@ -253,13 +255,13 @@ def _after(module: Any, asked: GenerationSources, two_sided: bool) -> tuple[Floa
     return module(**inputs).logits[:, first:], labels[:, first:]
 
 
-def joined(asked: GenerationSources) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
+def joined(sources: GenerationSources) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
     """Source and target in one row, padded on the right; the token to predict at each position; source lengths."""
     rows, labels = [], []
-    prefix = asked.real.sum(dim=1)
+    prefix = sources.real.sum(dim=1)
     for row, length in enumerate(prefix.tolist()):
-        target = asked.targets[row][asked.targets[row] != UNSUPERVISED][int(asked.begins[row]) :]
-        rows.append(torch.cat([asked.sources[row, :length], target[:-1]]))
+        target = sources.targets[row][sources.targets[row] != UNSUPERVISED][int(sources.begins[row]) :]
+        rows.append(torch.cat([sources.sources[row, :length], target[:-1]]))
         labels.append(torch.cat([target.new_full((length - 1,), UNSUPERVISED), target]))
     pad = torch.nn.utils.rnn.pad_sequence
     return pad(rows, batch_first=True), pad(labels, batch_first=True, padding_value=UNSUPERVISED), prefix

@@ -153,8 +153,8 @@ class _View:
         sizes, data, read = self.sizes, self.data, (self.task, self.data, self.options)
         no_blocks = self._no_blocks
         no_heads = no_blocks or self.before.anatomy.lacks()
-        asked = data.train if self.tagged is None else self.tagged
-        no_probe = None if askable(asked) else f"none of its probes applies to {asked.name}"
+        corpus = data.train if self.tagged is None else self.tagged
+        no_probe = None if askable(corpus) else f"none of its probes applies to {corpus.name}"
         text: dict[str, Any] = {"pretraining": self.pretraining, "sentences": sizes.pretraining_sentences}
         both = self.whole, self.after
         few = {"texts": sizes.attention_texts, "costs_on": sizes.costs_on}

@@ -93,7 +93,7 @@ def label_places(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Asked:
+class _Question:
     """One part's labels, 0..C−1, their bootstrap blocks, and the indices of their states."""
 
     labels: Int[np.ndarray, " N"]
@@ -109,12 +109,12 @@ def label_table(
     places: Mapping[str, Places], states: Mapping[str, Sequence[Mapping[str, States]]], words: int
 ) -> pd.DataFrame:
     """The table from given states, by model (before, after, untrained) and seed, for each part."""
-    asked = _asked(places, words)
+    questions = _questions(places, words)
     model = places["test"].part.model
     stack = model.anatomy.reads.name
     flat = [(name, each) for name, models in states.items() for each in models]
     layers = flat[0][1]["test"].texts.shape[1]
-    accuracy = _accuracies(asked, [each for _, each in flat])
+    accuracy = _accuracies(questions, [each for _, each in flat])
     rows = []
     for name in states:
         members = [place for place, (other, _) in enumerate(flat) if other == name]
@@ -122,7 +122,7 @@ def label_table(
             keys = {"stack": stack, "layer": layer, "state": name}
             read = [accuracy[place * layers + layer] for place in members]
             rows.append({**keys, "metric": "accuracy", **mean_estimate(read, scale="share")})
-            found = [_informations(asked, places["test"], flat[place][1], layer, stack) for place in members]
+            found = [_informations(questions, places["test"], flat[place][1], layer, stack) for place in members]
             rows += [
                 {**keys, "metric": metric, **mean_estimate([one[metric] for one in found], scale="any")}
                 for metric in found[0]
@@ -130,7 +130,7 @@ def label_table(
     return tuned_table(LABEL_BY_LAYER, rows)
 
 
-def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
+def _questions(places: Mapping[str, Places], most: int) -> dict[str, _Question]:
     labels = {name: each.labels for name, each in places.items()}
     if places["train"].part.task.shape == "regression":
         edges = np.quantile(labels["train"].astype(np.float64), [1 / 3, 2 / 3])
@@ -138,7 +138,7 @@ def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
     found = {}
     for name, each in places.items():
         few = np.linspace(0, len(labels[name]) - 1, min(most, len(labels[name]))).round().astype(np.int64)
-        found[name] = _Asked(
+        found[name] = _Question(
             labels=labels[name][few].astype(np.int64), blocks=each.label_blocks[few], chosen=few, tags=each.tags
         )
     if len(np.unique(found["train"].labels)) < 2:
@@ -149,20 +149,20 @@ def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
     return found
 
 
-def _accuracies(asked: Mapping[str, _Asked], models: Sequence[Mapping[str, States]]) -> list[dict[str, Any]]:
+def _accuracies(questions: Mapping[str, _Question], models: Sequence[Mapping[str, States]]) -> list[dict[str, Any]]:
     """The estimate columns of a probe's accuracy, by model and layer; all train as one problem."""
     inputs = {
-        part: np.concatenate([each.of(one[part]) for one in models], axis=1) for part, each in asked.items()
+        part: np.concatenate([each.of(one[part]) for one in models], axis=1) for part, each in questions.items()
     }  # fmt: skip
     layers = inputs["train"].shape[1]
     grid = ProbeGrid(
         layer=np.arange(layers), seed=np.zeros(layers, dtype=np.int64), labels=np.zeros(layers, dtype=np.int64)
     )
-    rows = {part: LabelledRows(rows=inputs[part], labels=each.labels[None]) for part, each in asked.items()}
-    classes = 1 + max(int(each.labels.max()) for each in asked.values())
+    rows = {part: LabelledRows(rows=inputs[part], labels=each.labels[None]) for part, each in questions.items()}
+    classes = 1 + max(int(each.labels.max()) for each in questions.values())
     said = train_probes(rows["train"], rows["dev"], grid, np.array([classes]), _PROBES).predict(inputs["test"])
-    wanted, blocks = asked["test"].labels, asked["test"].blocks
-    majority = np.bincount(asked["train"].labels).argmax()
+    wanted, blocks = questions["test"].labels, questions["test"].blocks
+    majority = np.bincount(questions["train"].labels).argmax()
     count = np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64)
     return [
         ratio_estimate(
@@ -176,10 +176,10 @@ def _accuracies(asked: Mapping[str, _Asked], models: Sequence[Mapping[str, State
 
 
 def _informations(
-    asked: Mapping[str, _Asked], test: Places, states: Mapping[str, States], layer: int, stack: str
+    questions: Mapping[str, _Question], test: Places, states: Mapping[str, States], layer: int, stack: str
 ) -> dict[str, dict[str, Any]]:
     """The estimate columns of the information in one layer, by metric."""
-    held_out = [asked["dev"], asked["test"]]
+    held_out = [questions["dev"], questions["test"]]
     rows = np.concatenate(
         [each.of(states[part])[:, layer] for part, each in zip(("dev", "test"), held_out, strict=True)]
     )
@@ -238,13 +238,13 @@ def probes_after_tuning(
     `tagged`, an annotated corpus, or else `corpus`, which may lack the columns for some probes.
     """
     start = began_as(before, after)
-    asked = corpus if tagged is None else tagged
+    words = corpus if tagged is None else tagged
     measures = [
         Probe(task=name, sentences=sentences, seeds=1, control=False, epochs=8, batch=400, patience=2)
-        for name in askable(asked, probed)
+        for name in askable(words, probed)
     ]
     by_model = [
-        _accuracies_of_probes(measure(one, asked, measures, options)[PROBE_SCORES.name]) for one in (start, *after)
+        _accuracies_of_probes(measure(one, words, measures, options)[PROBE_SCORES.name]) for one in (start, *after)
     ]
     rows = []
     for (probe, stack, layer), row in by_model[0].items():

@@ -135,10 +135,10 @@ def _pair(sentence: Sentence, draws: np.random.Generator) -> Row | None:
 def _span(sentence: Sentence, draws: np.random.Generator) -> Row | None:
     words, heads = sentence.words or [], sentence.head or []
     subjects = [place for place, relation in enumerate(sentence.deprel or ()) if relation == "nsubj"]
-    asked = [place for place in subjects if words.count(words[heads[place]]) == 1 and _is_noun(sentence, place)]
-    if not asked:
+    candidates = [place for place in subjects if words.count(words[heads[place]]) == 1 and _is_noun(sentence, place)]
+    if not candidates:
         return None
-    subject = int(draws.choice(asked))
+    subject = int(draws.choice(candidates))
     start = len(" ".join([*words[:subject], ""]))
     question = f"who {words[heads[subject]]} ?"
     return {"text": sentence.text, "question": question, "answers": [words[subject]], "answer_starts": [start]}

@@ -224,10 +224,10 @@ def _split(
     parts = {part: corpus for part, corpus in found.items() if corpus is not None}
     known = {label for labels in read_labels(parts["train"]) for label in labels}
     for part in missing:
-        asked = np.array([known.issuperset(labels) for labels in read_labels(parts[part])])
-        if not asked.all():
-            left_out[f"{part}: a label that training lacks"] += int((~asked).sum())
-            parts[part] = parts[part].select(asked)
+        is_known = np.array([known.issuperset(labels) for labels in read_labels(parts[part])])
+        if not is_known.all():
+            left_out[f"{part}: a label that training lacks"] += int((~is_known).sum())
+            parts[part] = parts[part].select(is_known)
     sizes = ", ".join(f"{part} {len(corpus):,}" for part, corpus in parts.items())
     current_display().note(
         f"{name}: {' and '.join(missing)} split off training by the content of the texts ({split.rule}): {sizes}."

@@ -55,9 +55,9 @@ def first_place(sentence: Sentence) -> AnswerCharacters | None:
 def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
     """The questions that have no answer or whose answer occurs in the passage, and the number of others by reason."""
     corpus.require("question", "answers")
-    asked = [(one, first_place(one)) for one in corpus]
-    kept = np.array([not one.answers or place is not None for one, place in asked])
-    if moved := sum(_is_moved(one, place) for one, place in asked if place is not None):
+    spans = [(one, first_place(one)) for one in corpus]
+    kept = np.array([not one.answers or place is not None for one, place in spans])
+    if moved := sum(_is_moved(one, place) for one, place in spans if place is not None):
         current_display().note(
             f"{corpus.name}: in {moved:,} of {len(corpus):,} questions the answer is not at the stated character; "
             "the nearest occurrence is used."
@@ -160,7 +160,7 @@ def _windows(
     tokenizer = copy(tokenizer)
     tokenizer.truncation_side = "right"  # the overflow goes into the next window
     for row, sentence in enumerate(corpus):
-        question, room = _asked(str(sentence.question), tokenizer, size)
+        question, room = _shortened(str(sentence.question), tokenizer, size)
         step = min(size.doc_stride, max(room // 2, 1))
         found: Any = tokenizer(
             question,
@@ -183,20 +183,20 @@ def _windows(
             yield Window(example=row, best=seen, start=start, end=end, **cut)
 
 
-def _asked(question: str, tokenizer: Any, size: WindowSize) -> tuple[str, int]:
+def _shortened(question: str, tokenizer: Any, size: WindowSize) -> tuple[str, int]:
     """The truncated question, and the number of passage tokens that fit into a window."""
     options: dict[str, Any] = {"add_special_tokens": False, "truncation": True, "max_length": size.query_length}
     options |= {"split_special_tokens": True}
     ends = [end for _, end in tokenizer(question, return_offsets_mapping=True, **options)["offset_mapping"]]
     question = question[: max(ends, default=0)]
-    beside = len(tokenizer(question, **options)["input_ids"]) + tokenizer.num_special_tokens_to_add(pair=True)
-    if size.max_length - beside < _FEWEST:
+    taken = len(tokenizer(question, **options)["input_ids"]) + tokenizer.num_special_tokens_to_add(pair=True)
+    if size.max_length - taken < _FEWEST:
         raise UserError(
-            f"A window needs room for at least {_FEWEST} passage tokens in addition to a question of {beside} tokens, "
+            f"A window needs room for at least {_FEWEST} passage tokens in addition to a question of {taken} tokens, "
             f"special ones included. Got max_length {size.max_length}.\n"
             f"Raise it, or lower query_length (now {size.query_length})."
         )
-    return question, size.max_length - beside
+    return question, size.max_length - taken
 
 
 def _window(found: Any, index: int, cls: int | None) -> dict[str, Any]:
@@ -277,8 +277,8 @@ def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
         if place is not None:
             window = marked[row]
             first, end = int(window.offsets[window.start, 0]), int(window.offsets[window.end, 1])
-            beside = sentence.text[first : place.start] + sentence.text[place.end : end]
-            count += any(sign.isalnum() for sign in beside)
+            around = sentence.text[first : place.start] + sentence.text[place.end : end]
+            count += any(sign.isalnum() for sign in around)
     return count
 
 

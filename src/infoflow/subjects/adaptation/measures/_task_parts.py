@@ -58,11 +58,11 @@ def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask
     return replace(task, max_target=max(min(wanted, room), 1), begin_is_read=read)
 
 
-def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: TuneConfig) -> None:
+def tell_of_room(task: AbstractTask, other: AbstractTask, model: Model, config: TuneConfig) -> None:
     """Note if targets are shorter than requested."""
-    if not isinstance(task, Generation) or not isinstance(asked, Generation):
+    if not isinstance(task, Generation) or not isinstance(other, Generation):
         return
-    if task.max_target < (config.max_target or asked.max_target):
+    if task.max_target < (config.max_target or other.max_target):
         current_display().note(
             f"{task.task}: target texts have at most {task.max_target} tokens, since {model.name} has "
             f"{model.max_target_tokens} positions."

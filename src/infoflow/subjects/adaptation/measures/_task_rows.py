@@ -41,15 +41,15 @@ class TaskRows:
     """Examples of a part as `ExampleRows`: tokens and targets."""
 
     def __init__(
-        self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **asked: Sequence[np.ndarray] | np.ndarray
+        self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **fields: Sequence[np.ndarray] | np.ndarray
     ) -> None:
         """`ids` are `Corpus.ids`; `asked` are targets by their name in a batch, one per example or one per token."""
-        self._tokens, self._asked = tokens, asked
+        self._tokens, self._fields = tokens, fields
         self.sentence_ids: np.ndarray = ids
         self.lengths: np.ndarray = np.array([len(one.ids) for one in tokens], dtype=np.int64)
         self.num_cut = sum(one.cut for one in tokens)
         """Number of examples that were truncated."""
-        self.digest = _digest(tokens, asked)
+        self.digest = _digest(tokens, fields)
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -62,8 +62,8 @@ class TaskRows:
         """One text, which contains both texts of a pair, with the segment of each token."""
         segments = self._tokens[index].segments
         more = {} if segments is None else {SEGMENTS: np.array(segments, dtype=np.int64)}
-        asked = {name: np.asarray(values[index]) for name, values in self._asked.items()}
-        return Example(texts=(self.row(index),), labels={**asked, **more})
+        fields = {name: np.asarray(values[index]) for name, values in self._fields.items()}
+        return Example(texts=(self.row(index),), labels={**fields, **more})
 
 
 def read_texts(
@@ -196,9 +196,9 @@ def _separator(tokenizer: PreTrainedTokenizerBase) -> int:
     return mark
 
 
-def _digest(tokens: Sequence[Tokens], asked: Mapping[str, Sequence[np.ndarray] | np.ndarray]) -> str:
+def _digest(tokens: Sequence[Tokens], fields: Mapping[str, Sequence[np.ndarray] | np.ndarray]) -> str:
     hashed = hashlib.sha256()
-    for one, *values in zip(tokens, *asked.values(), strict=True):
+    for one, *values in zip(tokens, *fields.values(), strict=True):
         hashed.update(np.array([*one.ids, -1, *(one.segments or ()), -1], dtype=np.int64).tobytes())
         for value in values:
             hashed.update(np.asarray(value).tobytes())

@@ -327,12 +327,12 @@ class _Tuning:
 
     def _card(self, seed: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
         base, task = name_of(self.model.name), self.task.task
-        told = f"{base}, tuned by infoflow for the {self.task.shape} task {task} ({self.config.way})."
+        description = f"{base}, tuned by infoflow for the {self.task.shape} task {task} ({self.config.way})."
         ends = [f"95% interval [{row['low']:.4f}, {row['high']:.4f}]" for row in scores]
         both = list(zip(scores, ends, strict=True))
         return {
             "title": f"{base} for {task}, seed {seed}",
-            "text": in_markdown(told),
+            "text": in_markdown(description),
             "scores": [f"- {row['metric']} on {row['part']}: {row['value']:.4f}, {end}" for row, end in both],
             "results": [
                 {"data": f"{task} {row['part']}", "metric": row["metric"], "value": row["value"], "note": end}

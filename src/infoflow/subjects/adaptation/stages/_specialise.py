@@ -115,9 +115,9 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
     def depends(self) -> list[Any]:
         weights = self.model.key if self.model else self.models.train_key(self.recipe)
         texts = [self.models.own(StudyDomain).key(name) for name in self.models.plan.domain.strategies]
-        asked = [self.models.plan.domain.loss_sentences, self.models.plan.analysis.sentences]
+        sizes = [self.models.plan.domain.loss_sentences, self.models.plan.analysis.sentences]
         own = [self.models.data_key, weights, self.recipe.name, self.strategy]
-        return [_VERSION, DOMAIN_LOSS.version, own, texts, asked]
+        return [_VERSION, DOMAIN_LOSS.version, own, texts, sizes]
 
     def make(self) -> pd.DataFrame:
         models, subject = self.models, Subject(recipe=self.recipe)
@@ -147,23 +147,23 @@ class CountLeakage(OfModels, AbstractTableStage):
     """Counts the test texts of a task that occur in the general corpus, the domain's, or its own training part."""
 
     kind = "count"
-    named = "count leakage of {self.asked.name}"
+    named = "count leakage of {self.entry.name}"
     stored = "leakage"
     makes = (TASK_LEAKAGE,)
     guess = 0.01
     runs_models = False
-    asked: TunePlan
+    entry: TunePlan
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[CountLeakage]":
-        return [cls(models=models, asked=asked) for asked in models.plan.tune]
+        return [cls(models=models, entry=entry) for entry in models.plan.tune]
 
     def depends(self) -> list[Any]:
         models = self.models
         domain = (
             [models.own(StudyDomain).key(name) for name in models.plan.domain.strategies] if self._has_domain else []
         )
-        own = [models.own(StudyTasks).digest(self.asked), self.asked.name]
+        own = [models.own(StudyTasks).digest(self.entry), self.entry.name]
         return ["leakage", TASK_LEAKAGE.version, models.data_key, own, domain]
 
     @property
@@ -175,7 +175,7 @@ class CountLeakage(OfModels, AbstractTableStage):
         others = {"pretraining": models.data.train}
         if self._has_domain:
             others["domain"] = models.own(StudyDomain).data(models.plan.domain.strategies[0]).train
-        found = leakage(models.own(StudyTasks).data(self.asked), others)
+        found = leakage(models.own(StudyTasks).data(self.entry), others)
         for row in found[found["same"] > 0].to_dict("records"):
             current_display().note(
                 f"{row['task']}: {row['same']:,} of {row['texts']:,} test texts also occur in {row['within']} text."
@@ -260,18 +260,18 @@ def train_further(
     (`extend_vocabulary`); existing tokens keep their ids.
     """
     plan = _alone(plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan), objective, seed)
-    asked = plan.objective(objective)
+    chosen = plan.objective(objective)
     run = RunFolder(out or Path("runs") / "further" / objective)
     if not run.path.exists():
         usable_device(plan.training.device)
-    parent = load_parent(start, asked, plan.model.positions)
+    parent = load_parent(start, chosen, plan.model.positions)
     with only_one(run):
         check_output(run, _KIND)
         if is_first() and not run.read():
             facts = {"start": Path(str(start)).name, "parent": parent.digest, "new_tokens": new_tokens}
             run.update(kind=_KIND, title=plan.title, plan=plan.to_json(), provenance=provenance(), **facts)
         with wall_clock(run, save=is_first()):
-            return _trained(asked, parent, plan, seed, run, new_tokens)
+            return _trained(chosen, parent, plan, seed, run, new_tokens)
 
 
 def _trained(

@@ -52,15 +52,15 @@ class Specialised:
     def key(self) -> str:
         """Key of everything that the weights depend on."""
         models, plan = self.models, self.models.plan
-        data, asked = models.own(StudyDomain).key(self.strategy), plan.domain
+        data, section = models.own(StudyDomain).key(self.strategy), plan.domain
         if self.strategy == SCRATCH:
             training = {name: value for name, value in dataclasses.asdict(self.config).items() if name not in _FREE}
             model = [plan.model, plan.match, self.recipe.architecture, self.recipe.objective.label, self.recipe.seed]
             return digest([_VERSION, SCRATCH, data, model, self.objective, training])
-        settings = [asked.num_updates(plan.training.updates), asked.learning_rate, asked.warmup]
+        settings = [section.num_updates(plan.training.updates), section.learning_rate, section.warmup]
         parent = self.before.key if self.before else models.train_key(self.recipe)
         text = [] if self.task is None else [models.own(StudyTasks).digest(self.task)]
-        return digest([_VERSION, CONTINUED, parent, data, settings, asked.extend_vocabulary, *text])
+        return digest([_VERSION, CONTINUED, parent, data, settings, section.extend_vocabulary, *text])
 
     @cached_property
     def before(self) -> "Specialised | None":
@@ -87,15 +87,15 @@ class Specialised:
     def config(self) -> TrainConfig:
         """The model's training settings: those of general training, overridden by `[domain]`."""
         plan = self.models.plan
-        asked, general = plan.domain, plan.training
+        section, general = plan.domain, plan.training
         shared: dict[str, Any] = {"seed": self.recipe.seed, "max_source_tokens": None}
         if self.strategy == SCRATCH:
-            return dataclasses.replace(general, updates=asked.num_scratch_updates(general.updates), **shared)
+            return dataclasses.replace(general, updates=section.num_scratch_updates(general.updates), **shared)
         return dataclasses.replace(
             general,
-            updates=asked.num_updates(general.updates),
-            learning_rate=asked.learning_rate,
-            warmup=asked.warmup,
+            updates=section.num_updates(general.updates),
+            learning_rate=section.learning_rate,
+            warmup=section.warmup,
             schedule="linear",
             end_learning_rate=0.0,
             **shared,
@@ -193,14 +193,14 @@ _FREE = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_la
 
 def specialised(models: StudyModels, recipe: Recipe) -> Sequence[Specialised]:
     """All domain models that a plan requests for a recipe, each after the one from which it starts."""
-    asked, found = models.plan.domain, list[Specialised]()
-    for strategy in asked.strategies:
+    section, found = models.plan.domain, list[Specialised]()
+    for strategy in section.strategies:
         if strategy == SCRATCH:
-            found += [Specialised(models=models, recipe=recipe, strategy=SCRATCH)] if asked.corpus else []
+            found += [Specialised(models=models, recipe=recipe, strategy=SCRATCH)] if section.corpus else []
             continue
-        if "domain" in asked.phases:
+        if "domain" in section.phases:
             found.append(Specialised(models=models, recipe=recipe, strategy=CONTINUED))
-        if "task" in asked.phases and _reads_sentences(models, recipe):
+        if "task" in section.phases and _reads_sentences(models, recipe):
             found += [
                 Specialised(models=models, recipe=recipe, strategy=CONTINUED, task=one) for one in models.plan.tune
             ]

@@ -64,74 +64,74 @@ class StudyTasks:
         self._note = _known(self._path, self._of, "tasks") if prepared else {}
         if self._note or not plan.tune:
             return
-        self._note = {asked.name: _facts(self.data(asked), asked) for asked in plan.tune}
+        self._note = {entry.name: _facts(self.data(entry), entry) for entry in plan.tune}
         if not prepared:
             self._check_sizes()
         _write_note(self._path, {"of": self._of, "tasks": self._note})
 
     @cached_property
     def _of(self) -> str:
-        asked = [_source(one) for one in self._plan.tune]
-        return digest([version("infoflow"), _VERSION, asked])
+        sources = [_source(one) for one in self._plan.tune]
+        return digest([version("infoflow"), _VERSION, sources])
 
-    def data(self, asked: TunePlan) -> TaskData:
+    def data(self, entry: TunePlan) -> TaskData:
         """The parts of a task."""
-        if asked.name not in self._read:
-            silent = use_display(SilentDisplay()) if asked.name in self._note else nullcontext()  # already reported
+        if entry.name not in self._read:
+            silent = use_display(SilentDisplay()) if entry.name in self._note else nullcontext()  # already reported
             with silent:
-                self._read[asked.name] = first_then_others(lambda: _task_data(asked))
-        return self._read[asked.name]
+                self._read[entry.name] = first_then_others(lambda: _task_data(entry))
+        return self._read[entry.name]
 
     def named(self, name: str) -> TunePlan:
         """The plan's table for a task."""
-        return next(asked for asked in self._plan.tune if asked.name == name)
+        return next(entry for entry in self._plan.tune if entry.name == name)
 
-    def digest(self, asked: TunePlan) -> str:
+    def digest(self, entry: TunePlan) -> str:
         """Digest of the content of all parts."""
-        return self._note[asked.name]["digest"]
+        return self._note[entry.name]["digest"]
 
-    def shape(self, asked: TunePlan) -> Shape:
+    def shape(self, entry: TunePlan) -> Shape:
         """The shape of the task."""
-        return self._note[asked.name]["shape"]
+        return self._note[entry.name]["shape"]
 
-    def sizes(self, asked: TunePlan) -> list[int]:
+    def sizes(self, entry: TunePlan) -> list[int]:
         """Distinct numbers of training examples, 0 for all; numbers that are too large are dropped and reported."""
-        have = self._note[asked.name]["train"]
-        sizes = [0 if size == have else size for size in asked.examples]
+        have = self._note[entry.name]["train"]
+        sizes = [0 if size == have else size for size in entry.examples]
         if beyond := [size for size in sizes if size > have]:
             self.tell(
-                f"{asked.name} has {have:,} training examples, so tuning on {', '.join(map(str, beyond))} is skipped."
+                f"{entry.name} has {have:,} training examples, so tuning on {', '.join(map(str, beyond))} is skipped."
             )
         return [size for size in dict.fromkeys(sizes) if size <= have] or [0]
 
     def _check_sizes(self) -> None:
         """Raise a UserError for too few examples before anything is trained, and report which classes have none."""
-        for asked in self._plan.tune:
-            for size in self.sizes(asked):
-                training_part(self.data(asked), size, "")
+        for entry in self._plan.tune:
+            for size in self.sizes(entry):
+                training_part(self.data(entry), size, "")
 
-    def fitting(self, asked: TunePlan, recipes: Sequence[Recipe]) -> list[Recipe]:
+    def fitting(self, entry: TunePlan, recipes: Sequence[Recipe]) -> list[Recipe]:
         """The recipes whose models can be tuned for the task; the others are reported."""
-        shape, plan = self.shape(asked), self._plan
-        wanted = [one for one in recipes if not asked.objectives or one.objective.label in asked.objectives]
+        shape, plan = self.shape(entry), self._plan
+        wanted = [one for one in recipes if not entry.objectives or one.objective.label in entry.objectives]
         found = [one for one in wanted if fits_task(shape, one, plan.objective(one.objective.label))]
         if left := dict.fromkeys(one.name.partition("/")[0] for one in wanted if one not in found):
             what = "that generates text" if shape == "generation" else f"that has an output for {shape}"
-            self.tell(f"{asked.name} needs a model {what}. Left out: {', '.join(left)}.")
+            self.tell(f"{entry.name} needs a model {what}. Left out: {', '.join(left)}.")
         return found
 
-    def methods(self, asked: TunePlan) -> list[str]:
+    def methods(self, entry: TunePlan) -> list[str]:
         """Tuning methods for the task; generation uses the pretrained head, so it excludes frozen features."""
-        if self.shape(asked) != "generation" or not {*FROZEN_METHODS} & {*asked.methods}:
-            return list(asked.methods)
-        found = [method for method in asked.methods if method not in FROZEN_METHODS]
+        if self.shape(entry) != "generation" or not {*FROZEN_METHODS} & {*entry.methods}:
+            return list(entry.methods)
+        found = [method for method in entry.methods if method not in FROZEN_METHODS]
         why = "the pretrained head writes the text, so frozen features leave nothing to train"
         if not found:
             raise UserError(
-                f"tune.methods of {asked.name} must contain full, top, decay or lora: {why}. "
-                f"Got {as_written(asked.methods)}. Add one."
+                f"tune.methods of {entry.name} must contain full, top, decay or lora: {why}. "
+                f"Got {as_written(entry.methods)}. Add one."
             )
-        self.tell(f"{asked.name}: {why}. Only these methods are used: {', '.join(found)}.")
+        self.tell(f"{entry.name}: {why}. Only these methods are used: {', '.join(found)}.")
         return found
 
     def tell(self, note: str) -> None:
@@ -140,9 +140,9 @@ class StudyTasks:
             current_display().note(note)
         self._noted.add(note)
 
-    def share(self, asked: TunePlan, size: int) -> float:
+    def share(self, entry: TunePlan, size: int) -> float:
         """Number of training examples of a size, in thousands."""
-        return (size or self._note[asked.name]["train"]) / 1000
+        return (size or self._note[entry.name]["train"]) / 1000
 
 
 def fits_task(shape: Shape, recipe: Recipe, objective: AbstractObjective) -> bool:
@@ -168,26 +168,26 @@ def unlabelled(data: TaskData) -> list[str]:
     return list(dict.fromkeys(text for name in columns for text in corpus.column(name) if text))
 
 
-def _source(asked: TunePlan) -> list[Any]:
+def _source(entry: TunePlan) -> list[Any]:
     """Everything in the plan that determines a task's data."""
-    words = [*(["as text"] if asked.as_text else []), *(["several labels"] if asked.multi else [])]
-    return [asked.name, asked.train, asked.dev, asked.test, asked.shape, asked.columns, asked.size, *words]
+    words = [*(["as text"] if entry.as_text else []), *(["several labels"] if entry.multi else [])]
+    return [entry.name, entry.train, entry.dev, entry.test, entry.shape, entry.columns, entry.size, *words]
 
 
-def _task_data(asked: TunePlan) -> TaskData:
-    if asked.train:
-        parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}
-        how: dict[str, Any] = {"shape": asked.shape or None, "multi": asked.multi, **asked.named_columns}
-        data = load_task(asked.name, **parts, **how)
+def _task_data(entry: TunePlan) -> TaskData:
+    if entry.train:
+        parts = {"train": entry.train, "dev": entry.dev or None, "test": entry.test or None}
+        how: dict[str, Any] = {"shape": entry.shape or None, "multi": entry.multi, **entry.named_columns}
+        data = load_task(entry.name, **parts, **how)
     else:
-        data = built_in_task(asked.name, asked.size)
-    return as_text(data) if asked.as_text else data
+        data = built_in_task(entry.name, entry.size)
+    return as_text(data) if entry.as_text else data
 
 
-def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:
+def _facts(data: TaskData, entry: TunePlan) -> dict[str, Any]:
     parts = (data.train, data.dev, data.test)
     columns = [sorted(part.columns) for part in parts]
-    named = [data.options["column"]] if "tags" in asked.named_columns else []
+    named = [data.options["column"]] if "tags" in entry.named_columns else []
     content = [data.shape, data.labels, [part.digest for part in parts], columns, *named]
     return {"digest": digest(content), "shape": data.shape, "train": len(data.train)}
 
@@ -312,14 +312,14 @@ class StudyDomain:
 
 def corpus_plan(plan: StudyPlan) -> CorpusPlan:
     """How the domain's corpus is read and split: the study's settings, overridden by `[domain]`."""
-    asked = plan.domain
+    section = plan.domain
     named = {
-        name: getattr(asked, name)
+        name: getattr(section, name)
         for name in ("text_column", "translation_column", "document_column", "documents", "sentences")
     }
-    vocabulary = asked.vocabulary or plan.corpus.vocabulary
+    vocabulary = section.vocabulary or plan.corpus.vocabulary
     others = {"validation_name": "", "test_name": "", "transfer_name": "", "vocabulary": vocabulary}
-    return dataclasses.replace(plan.corpus, name=asked.corpus, **named, **others)
+    return dataclasses.replace(plan.corpus, name=section.corpus, **named, **others)
 
 
 def domain_plan(plan: StudyPlan, objectives: tuple[str, ...]) -> StudyPlan:

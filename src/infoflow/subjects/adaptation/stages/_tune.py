@@ -89,7 +89,7 @@ class Tune(OfTuned, AbstractTableStage):
         if self.again:
             return 0.0005
         tuned, training = self.tuned, self.tuned.models.plan.training
-        config, thousands = tuned.config, tuned.models.own(StudyTasks).share(tuned.asked, tuned.examples)
+        config, thousands = tuned.config, tuned.models.own(StudyTasks).share(tuned.entry, tuned.examples)
         runs = len(config.seeds) + len(config.rates) - 1
         tokens = 1000 * thousands * config.epochs * runs * _TOKENS
         return tokens / (training.updates * training.batch_tokens) / (4 if tuned.method in FROZEN_METHODS else 1)
@@ -129,7 +129,7 @@ class Tune(OfTuned, AbstractTableStage):
 
     def make(self) -> Part:
         tuned = self.tuned
-        data, model, config = tuned.models.own(StudyTasks).data(tuned.asked), tuned.load(), tuned.config
+        data, model, config = tuned.models.own(StudyTasks).data(tuned.entry), tuned.load(), tuned.config
         task, folder = make_task(data, trained=tuned.objective), tuned.folder
         hooks = None
         if tuned.followed:
@@ -162,7 +162,7 @@ class InsideTuned(OfTuned, AbstractTableStage):
     """
 
     kind = "inside"
-    named = "examine {self.tuned.subject.name} tuned for {self.tuned.asked.name}{self.control}"
+    named = "examine {self.tuned.subject.name} tuned for {self.tuned.entry.name}{self.control}"
     stored = "inside"
 
     @classmethod
@@ -196,7 +196,7 @@ class InsideTuned(OfTuned, AbstractTableStage):
         models, subject, tuned = self.models, self.tuned.subject, self.tuned
         found = self._tuned_models()
         task, device = found[0].task, models.plan.training.device
-        asked = models.data.analysed
+        text = models.data.analysed
         options = models.plan.analysis.passes(
             max_length=found[0].max_length, corruption=models.objective(subject.recipe)
         )
@@ -204,10 +204,10 @@ class InsideTuned(OfTuned, AbstractTableStage):
             tuned.load(),
             [one.load(device) for one in found],
             task,
-            models.own(StudyTasks).data(tuned.asked),
+            models.own(StudyTasks).data(tuned.entry),
             untrained=models.load(subject.before_training()),
-            pretraining=asked,
-            tagged=asked if "upos" in asked.columns else None,
+            pretraining=text,
+            tagged=text if "upos" in text.columns else None,
             options=options,
             sizes=InsideSizes(),
             seeds=[one.seed for one in found],
@@ -218,7 +218,7 @@ class InsideTuned(OfTuned, AbstractTableStage):
 
     def _tuned_models(self) -> list[TunedModel]:
         config = self.tuned.config
-        home = self.tuned.folder / self.tuned.asked.name / config.way
+        home = self.tuned.folder / self.tuned.entry.name / config.way
         return [load_tuned(home / f"seed-{seed}") for seed in config.seeds]
 
 

@@ -29,7 +29,7 @@ class TunedSubject:
 
     models: StudyModels
     subject: Subject
-    asked: TunePlan
+    entry: TunePlan
     special: Specialised | None = None  # None: the model as the study pretrained it
     method: str = FULL
     examples: int = 0  # 0: all
@@ -46,8 +46,8 @@ class TunedSubject:
         These are all tables for full tuning of a general or (as a control) an untrained model on all examples, only
         TUNING_CHANGE for the same on shuffled labels, and none otherwise or if the plan does not examine the model.
         """
-        named = self.asked.inside_objectives
-        if not self.asked.inside or (named and self.subject.recipe.objective.label not in named):
+        named = self.entry.inside_objectives
+        if not self.entry.inside or (named and self.subject.recipe.objective.label not in named):
             return ()
         if self._whole:
             return INSIDE
@@ -61,9 +61,9 @@ class TunedSubject:
     @cached_property
     def _same_is_looked_at(self) -> bool:
         """Whether this is an untrained model that is also examined under the name of another objective."""
-        if self.subject.trained or not self.asked.inside:
+        if self.subject.trained or not self.entry.inside:
             return False
-        named = [one for one in self.models.plan.recipes() if one.objective.label in self.asked.inside_objectives]
+        named = [one for one in self.models.plan.recipes() if one.objective.label in self.entry.inside_objectives]
         others = (dataclasses.replace(self, subject=Subject(recipe=one).before_training()) for one in named)
         return any(other.key == self.key for other in others)
 
@@ -90,7 +90,7 @@ class TunedSubject:
     @property
     def config(self) -> TuneConfig:
         device = self.models.plan.training.device
-        return self.asked.config(self.method, self.examples, self.control, device)
+        return self.entry.config(self.method, self.examples, self.control, device)
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class TunedSubject:
         untrained = "" if self.subject.trained else "from scratch"
         special = self.strategy if self.special else ""
         details = [one for one in (special, untrained, self.method, size, self.control) if one]
-        return f"{self.subject.name} for {self.asked.name} ({', '.join(details)})"
+        return f"{self.subject.name} for {self.entry.name} ({', '.join(details)})"
 
     @property
     def objective(self) -> AbstractObjective:
@@ -121,12 +121,12 @@ class TunedSubject:
         config = self.config
         content = [
             self.model_key,
-            self.models.own(StudyTasks).digest(self.asked),
+            self.models.own(StudyTasks).digest(self.entry),
             config.key(),
             config.seeds,
             config.answers,
         ]
-        both = reads_both_sides(self.models.own(StudyTasks).shape(self.asked), self.objective)
+        both = reads_both_sides(self.models.own(StudyTasks).shape(self.entry), self.objective)
         return digest([*content, *(["two-sided"] if both else [])])
 
     @property
@@ -146,7 +146,7 @@ class TunedSubject:
     def tuned_columns(self, shape: str, examples: int) -> dict[str, Any]:
         """The subject's values in the columns of `TUNED`."""
         return {
-            "task": self.asked.name,
+            "task": self.entry.name,
             "shape": shape,
             "strategy": self.strategy,
             "method": self.method,
@@ -162,31 +162,31 @@ class TunedSubject:
 def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
     """All tunings that a plan requests, by task and model; those with a frozen body come last, grouped by model."""
     plan = models.plan
-    every = [one for asked in plan.tune for one in _of_task(models, asked)]
+    every = [one for entry in plan.tune for one in _of_task(models, entry)]
     yield from (one for one in every if one.method not in FROZEN_METHODS)
     frozen = [one for one in every if one.method in FROZEN_METHODS]
     yield from sorted(frozen, key=lambda one: (one.method, one.subject.name, one.model_key))
 
 
-def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
+def _of_task(models: StudyModels, entry: TunePlan) -> Iterator[TunedSubject]:
     """Every model with every method and size, then the controls: untrained models, which learn the task from scratch,
     and shuffled labels.
     """
     tasks = models.own(StudyTasks)
-    sizes, methods = tasks.sizes(asked), tasks.methods(asked)
-    for recipe in tasks.fitting(asked, models.plan.recipes()):
-        plain = TunedSubject(models=models, subject=Subject(recipe=recipe), asked=asked)
-        for special, method, size in product(_pretrained(models, recipe, asked), methods, sizes):
+    sizes, methods = tasks.sizes(entry), tasks.methods(entry)
+    for recipe in tasks.fitting(entry, models.plan.recipes()):
+        plain = TunedSubject(models=models, subject=Subject(recipe=recipe), entry=entry)
+        for special, method, size in product(_pretrained(models, recipe, entry), methods, sizes):
             yield dataclasses.replace(plain, special=special, method=method, examples=size)
-        if UNTRAINED in asked.controls:
+        if UNTRAINED in entry.controls:
             untrained = plain.subject.before_training()
             yield from (dataclasses.replace(plain, subject=untrained, examples=size) for size in sizes)
-        if SHUFFLED in asked.controls:
+        if SHUFFLED in entry.controls:
             yield dataclasses.replace(plain, control=SHUFFLED)
 
 
-def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> list[Specialised | None]:
+def _pretrained(models: StudyModels, recipe: Recipe, entry: TunePlan) -> list[Specialised | None]:
     """The general model (None) and the specialised ones; for the phase "task", only the one for this task."""
     if not models.plan.domain.on or recipe not in models.own(StudyDomain).recipes:
         return [None]
-    return [None, *(one for one in specialised(models, recipe) if one.task is None or one.task is asked)]
+    return [None, *(one for one in specialised(models, recipe) if one.task is None or one.task is entry)]

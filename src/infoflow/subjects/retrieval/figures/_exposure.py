@@ -63,9 +63,9 @@ def _bits(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 def _all_bits(frame: pd.DataFrame) -> str:
     """Clause on the bits of a fact known with certainty; log p equals the stored bits minus these."""
-    asked = of(frame, **_AS_IS, document="none", reading="raw", facts="trained")
+    questions = of(frame, **_AS_IS, document="none", reading="raw", facts="trained")
     model = ["objective", "variant", "seed", "trained", "weight"]
-    bits, nats = (of(asked, metric=name).groupby(model)["value"].mean() for name in ("bits", "nats"))
+    bits, nats = (of(questions, metric=name).groupby(model)["value"].mean() for name in ("bits", "nats"))
     both = pd.concat([bits, nats.abs() / np.log(2)], axis=1, join="inner").sum(axis=1)
     if both.empty:
         return "a fact known for certain has log2 m, with m possible objects"

@@ -44,14 +44,14 @@ def _scores(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     tooltip = tips("label:N|trained as", f"shown:N|{title}", "baseline:Q|drawn at random|.3f")
     chart = share_dots(trained, models, f"{title} (share of questions)", tooltip, rows[~rows["trained"]])
     words = hits[(hits["system"] == "bm25") & (hits["variant"] == "")]
-    beside = f" BM25 on the same questions: {number(float(words['value'].mean()), 2)}." if len(words) else ""
+    by_words = f" BM25 on the same questions: {number(float(words['value'].mean()), 2)}." if len(words) else ""
     stated = [
         f"{row['name']} {row['shown']}" for row in trained.sort_values("value", ascending=False).to_dict("records")
     ]
     return Drawn(
         data=data,
         panels=[Panel(spec=chart)],
-        answer=[f"Questions whose first passage is right: {listed(stated[:6])} (share).{beside}"],
+        answer=[f"Questions whose first passage is right: {listed(stated[:6])} (share).{by_words}"],
         caption=f"{seeds_note(data)} Dashed tick: passages drawn at random. Grey cross: before training.",
     )
 
@@ -160,10 +160,10 @@ def _text(data: pd.DataFrame, models: ModelSelection) -> list[str]:
 
 def _without_leaks(data: pd.DataFrame, models: ModelSelection) -> list[str]:
     """Accuracy on the new questions that training does not contain."""
-    asked = {name: of(data, trained=True, queries=name)["count"] for name in ("held out", _NOT_LEAKED)}
-    if any(counts.empty for counts in asked.values()):
+    by_part = {name: of(data, trained=True, queries=name)["count"] for name in ("held out", _NOT_LEAKED)}
+    if any(counts.empty for counts in by_part.values()):
         return []
-    every, others = (int(counts.max()) for counts in asked.values())
+    every, others = (int(counts.max()) for counts in by_part.values())
     parts = []
     for one in models.present(data[data["trained"]]):
         for system in ("own", "none"):

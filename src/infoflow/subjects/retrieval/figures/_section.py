@@ -32,8 +32,8 @@ def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     if own.empty:
         return None
     labels = {one.key: one.label for one in models.series}
-    asked = [rows[rows["series"] == one] for rows in _questions(own) for one in rows["series"].unique()]
-    cards = [_card(rows, labels.get(str(rows["series"].iloc[0]), "")) for rows in asked][:_MOST]
+    examples = [rows[rows["series"] == one] for rows in _questions(own) for one in rows["series"].unique()]
+    cards = [_card(rows, labels.get(str(rows["series"].iloc[0]), "")) for rows in examples][:_MOST]
     questions = len({card["question"] for card in cards})
     right = sum(bool(card["right"]) for card in cards)
     return Drawn(
@@ -49,8 +49,8 @@ def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 def _questions(own: pd.DataFrame) -> list[pd.DataFrame]:
     """The questions to show: as many as fit, the same for each reader, alternating between kinds of facts."""
     room = max(1, _MOST // len(own["series"].unique()))
-    asked = own.drop_duplicates("question")
-    turns = asked.assign(turn=asked.groupby("facts").cumcount()).sort_values("turn", kind="stable")
+    unique = own.drop_duplicates("question")
+    turns = unique.assign(turn=unique.groupby("facts").cumcount()).sort_values("turn", kind="stable")
     return [own[own["question"] == question] for question in turns["question"][:room]]
 
 

@@ -7,7 +7,6 @@ from ._answers import (
     own_log_probabilities,
     question_candidates,
 )
-from ._asked import READ_KINDS, attention_shares
 from ._attention_ranking import EVERY_KIND as EVERY_KIND
 from ._attention_ranking import attention_ranking as attention_ranking
 from ._course import RETRIEVAL_COURSE
@@ -17,6 +16,7 @@ from ._evidence_heads import evidence_ablation as evidence_ablation
 from ._evidence_heads import evidence_heads as evidence_heads
 from ._fact_lens import fact_lens as fact_lens
 from ._fact_lens import half_of_entities, probe_rows
+from ._fact_reading import READ_KINDS, attention_shares
 from ._inputs import DOCUMENTS, EVIDENCE_PARTS, TokenPart, fact_inputs
 from ._knowledge import elicitation_entities
 from ._knowledge import elicited as elicited

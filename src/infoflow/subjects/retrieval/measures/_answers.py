@@ -94,13 +94,13 @@ def written_token_log_probabilities(reader: EncoderDecoderModel, inputs: FactInp
 def _of_rows(reader: Any, part: FactInputs) -> np.ndarray:
     longest = int(part.attention_mask.sum(axis=1).max())
     named = {name: tensor[:, :longest] for name, tensor in part.tensors(reader.device).items()}
-    spelt, asked = _spelt(part, int(reader.config.eos_token_id))
+    spelt, predicted = _spelt(part, int(reader.config.eos_token_id))
     _, num_choices, num_targets = spelt.shape
     logits = _logits(reader, named, torch.from_numpy(spelt).to(reader.device).flatten(0, 1), num_choices)
     logs = logits.double().log_softmax(dim=-1).cpu()
     of_tokens = logs.gather(2, torch.from_numpy(spelt).reshape(-1, num_targets, 1))[:, :, 0]
-    there = asked.any(axis=2, keepdims=True)
-    return np.where(asked, of_tokens.numpy().reshape(spelt.shape), np.where(there, 0.0, -np.inf))
+    there = predicted.any(axis=2, keepdims=True)
+    return np.where(predicted, of_tokens.numpy().reshape(spelt.shape), np.where(there, 0.0, -np.inf))
 
 
 def _logits(reader: Any, named: dict[str, Tensor], answers: Tensor, num_choices: int) -> Tensor:
@@ -171,15 +171,15 @@ def question_candidates(
     replaces the world's passages, with the same ids. If the library has an index, that index is used; otherwise one is
     built and kept, so that several calls with the same model can share it.
     """
-    asked = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
+    inputs = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
     passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer, limit_of(model))
-    gold = np.array([world.gold(fact, edited) for fact in asked.facts])
-    draws = np.array([hash64("own-candidates", seed, fact.number) % _DRAWS for fact in asked.facts])
+    gold = np.array([world.gold(fact, edited) for fact in inputs.facts])
+    draws = np.array([hash64("own-candidates", seed, fact.number) % _DRAWS for fact in inputs.facts])
     parts = []
     with _reading_from(model, passages):
-        for start in range(0, len(asked), _BATCH):
-            rows = np.arange(start, min(start + _BATCH, len(asked)))
-            ids, mask = asked.take(rows).queries(model.device)
+        for start in range(0, len(inputs), _BATCH):
+            rows = np.arange(start, min(start + _BATCH, len(inputs)))
+            ids, mask = inputs.take(rows).queries(model.device)
             choice = model.choose(ids, mask, k, gold[rows], draws[rows])
             scores = model.logits(ids, mask, choice).double().cpu()
             prior = scores.masked_fill(~torch.from_numpy(choice.there), -torch.inf).log_softmax(dim=1)
@@ -204,8 +204,8 @@ def own_log_probabilities(
     The formula is for the sequence level; see `marginal_log_likelihood` for the token level. The result is (question,
     choice), in nats, −∞ for choices outside the relation. `found` comes from `question_candidates` for the same facts.
     """
-    asked = inputs_with_candidates(model, world, tokenizer, facts, found, edited)
-    logs = [choice_token_log_probabilities(model.reader, inputs) for inputs in asked]
+    batch = inputs_with_candidates(model, world, tokenizer, facts, found, edited)
+    logs = [choice_token_log_probabilities(model.reader, inputs) for inputs in batch]
     likely = np.stack(logs, axis=2)  # (question, choice, candidate, target)
     num_questions, num_choices, num_candidates, num_targets = likely.shape
     marginal = marginal_log_likelihood(

@@ -19,14 +19,14 @@ from infoflow.probing import spearman_rows
 
 from ..models import NULL, Candidates, RetrievalModel, block_mean, document_posterior
 from ._answers import limit_of
-from ._asked import (
+from ._evidence_heads import heads_by_copying, mask_attention, over_masks, random_heads
+from ._fact_reading import (
     READ_KINDS,
     attention_shares,
     batches,
     facts_of_kind,
     looked_at,
 )
-from ._evidence_heads import heads_by_copying, mask_attention, over_masks, random_heads
 from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
 from ._tables import ATTENTION_RANKING, EVERY_WEIGHT, fact_blocks, group_rows, mean_of
 
@@ -96,17 +96,17 @@ def attention_ranking(
         raise UserError(f"{reader.name} has {len(ranked)} head. Use a reader with more.")
     num = max(1, len(ranked) // 4)
     heads = [frozenset(ranked[:num]), *random_heads(ranked[num:], num, draws, seed)]
-    asked = fact_inputs(world, tokenizer, chosen, "none", limit=limit)
-    ids_QC = np.repeat(candidate_passages(world, chosen, candidates, seed), len(asked) // len(chosen), axis=0)
+    inputs = fact_inputs(world, tokenizer, chosen, "none", limit=limit)
+    ids_QC = np.repeat(candidate_passages(world, chosen, candidates, seed), len(inputs) // len(chosen), axis=0)
     looked_HQC, logs_QCJ = _readings(reader, world, tokenizer, chosen, ids_QC, heads, limit, batch)
     if retrieving is not None:
         training = retrieving.training
-        scores_QC = prior_scores(retrieving.eval(), asked, ids_QC)
+        scores_QC = prior_scores(retrieving.eval(), inputs, ids_QC)
         retrieving.train(training)
     else:
-        scores_QC = prior_scores(None, asked, ids_QC)
-    rho_QC = posterior(scores_QC, logs_QCJ, asked.masks >= 0)
-    gold = np.array([world.gold(fact) for fact in asked.facts])
+        scores_QC = prior_scores(None, inputs, ids_QC)
+    rho_QC = posterior(scores_QC, logs_QCJ, inputs.masks >= 0)
+    gold = np.array([world.gold(fact) for fact in inputs.facts])
     found = {
         "spearman": [spearman_rows(looked_QC, rho_QC) for looked_QC in looked_HQC],
         "hit": [ids_QC[np.arange(len(gold)), looked_QC.argmax(axis=1)] == gold for looked_QC in looked_HQC],
@@ -116,9 +116,9 @@ def attention_ranking(
         values = [np.asarray(one, dtype=np.float64) for one in of_heads]
         baseline = mean_of(np.array([mean_of(one) for one in values[1:]]))
         scale: Scale = "share" if metric == "hit" else "any"
-        numbers = block_mean(values[0], fact_blocks(asked.facts), baseline, scale)
+        numbers = block_mean(values[0], fact_blocks(inputs.facts), baseline, scale)
         rows.append({"facts": EVERY_KIND, "weight": EVERY_WEIGHT, "metric": metric, **numbers})
-        rows += group_rows(asked.facts, values[0], np.stack(values[1:]), scale, metric=metric)
+        rows += group_rows(inputs.facts, values[0], np.stack(values[1:]), scale, metric=metric)
     return ATTENTION_RANKING.conform(pd.DataFrame(rows))
 
 
@@ -169,11 +169,11 @@ def candidate_passages(world: FactWorld, facts: Sequence[Fact], num: int, seed: 
     return np.array(rows)
 
 
-def prior_scores(model: RetrievalModel | None, asked: FactInputs, ids: np.ndarray) -> np.ndarray:
+def prior_scores(model: RetrievalModel | None, inputs: FactInputs, ids: np.ndarray) -> np.ndarray:
     """The logit f(x, z) of each candidate, (question, candidate), with current weights; 0 without a retrieval model."""
     if model is None:
         return np.zeros(ids.shape)
-    rows, mask = asked.queries(model.device)
+    rows, mask = inputs.queries(model.device)
     null = np.full((len(ids), 1), NULL)
     there = np.ones((len(ids), ids.shape[1] + 1), dtype=bool)
     with torch.no_grad():

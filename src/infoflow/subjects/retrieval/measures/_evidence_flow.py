@@ -19,7 +19,7 @@ from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outp
 
 from ..models import Library, RetrievalModel
 from ._answers import choice_log_probabilities, reader_of
-from ._asked import READ_KINDS, asked_by_kind, logits_of, looked_at, scores_of, variant_answers
+from ._fact_reading import READ_KINDS, logits_of, looked_at, readings_by_kind, scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
 from ._knock_out import (
     ALL_LAYERS,
@@ -101,9 +101,9 @@ def evidence_flow(
     if strange := [method for method in methods if method not in FLOW_METHODS]:
         raise UserError(f"methods must be among {', '.join(FLOW_METHODS)}. Got {strange[0]}.")
     model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
-    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
-        for document in filter(asked.has, documents):
-            inputs = asked.inputs(document)
+    for readings in readings_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
+        for document in filter(readings.has, documents):
+            inputs = readings.inputs(document)
             for method in methods:
                 rows += _rows({"document": document, "method": method}, model, inputs, seed, batch)
     return EVIDENCE_FLOW.conform(pd.DataFrame(rows, columns=pd.Index(EVIDENCE_FLOW.column_names)))

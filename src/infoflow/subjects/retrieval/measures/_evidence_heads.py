@@ -20,14 +20,14 @@ from infoflow.models import AttentionCall, Model, tap
 
 from ..models import Library, RetrievalModel, block_mean
 from ._answers import choice_log_probabilities, limit_of, reader_of
-from ._asked import (
+from ._fact_reading import (
     READ_KINDS,
-    asked_by_kind,
     attention_shares,
     batches,
     facts_of_kind,
     logits_of,
     looked_at,
+    readings_by_kind,
     scores_of,
     variant_answers,
 )
@@ -102,11 +102,11 @@ def evidence_heads(
     Source: copy score adapted from the retrieval score of [@wu2024retrieval].
     """
     model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
-    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
-        of_random = asked.inputs("random")
+    for chosen in readings_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
+        of_random = chosen.inputs("random")
         random = head_readings(model, of_random, batch)
-        for document in filter(asked.has, documents):
-            inputs = of_random if document == "random" else asked.inputs(document)
+        for document in filter(chosen.has, documents):
+            inputs = of_random if document == "random" else chosen.inputs(document)
             readings = random if document == "random" else head_readings(model, inputs, batch)
             rows += [{"document": document, **row} for row in _rows(readings, inputs, random, of_random)]
     return EVIDENCE_HEADS.conform(pd.DataFrame(rows))
@@ -206,10 +206,10 @@ def _keys(inputs: FactInputs) -> dict[str, np.ndarray]:
     """The keys of each group, bool (row, mask, token)."""
     parts = inputs.parts[:, None]
     itself = np.arange(parts.shape[2]) == inputs.masks[:, :, None]
-    asked = np.isin(parts, [TokenPart.MASK, TokenPart.SUBJECT, TokenPart.RELATION, TokenPart.QUESTION])
+    queries = np.isin(parts, [TokenPart.MASK, TokenPart.SUBJECT, TokenPart.RELATION, TokenPart.QUESTION])
     groups = {
         "evidence": np.isin(parts, EVIDENCE_PARTS),
-        "question": asked & ~itself,
+        "question": queries & ~itself,
         "special": parts == TokenPart.SPECIAL,
         "itself": itself,
         "object": object_tokens(inputs)[:, None],
@@ -281,9 +281,9 @@ def evidence_ablation(
     tops = {num: frozenset(ranked[:num]) for num in counts}
     others = {num: random_heads(ranked[num:], num, draws, seed) for num in tops}
     rows = []
-    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
-        for document in filter(asked.has, documents):
-            rows += _rows_without_heads({"document": document}, model, asked.inputs(document), tops, others, batch)
+    for readings in readings_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
+        for document in filter(readings.has, documents):
+            rows += _rows_without_heads({"document": document}, model, readings.inputs(document), tops, others, batch)
     return EVIDENCE_ABLATION.conform(pd.DataFrame(rows))
 
 

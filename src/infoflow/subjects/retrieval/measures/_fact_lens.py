@@ -108,8 +108,8 @@ def fact_lens(
     training = training or LensTraining()
     half = half_of_entities(world)
     facts = sampled_facts(world, _FACTS, [fact for fact in world.facts if fact.entity in half])
-    asked = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts, seed=seed)
-    parts = [_mask_states(reader, asked.inputs(one)) for one in asked.available if asked.has(one)]
+    readings = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts, seed=seed)
+    parts = [_mask_states(reader, readings.inputs(one)) for one in readings.available if readings.has(one)]
     if sentences := world.language_sentences(_SENTENCES):
         parts.append(states_of(reader, *_masked(sentences, tokenizer, limit_of(reader), seed))[:, :, 0])
     states = torch.cat(parts, dim=1).to(reader.device)
@@ -222,8 +222,8 @@ def probe_rows(
         states = _states(reader, inputs, place)
         probes = _trained(states, labels, split, objects, settings or ProbeSettings(), seed)
         test = split["test"]
-        asked_facts = [inputs.facts[row] for row in test]
-        yield from _scored(_predicted(probes, states[test], labels), labels[:, test], asked_facts, place, objects)
+        test_facts = [inputs.facts[row] for row in test]
+        yield from _scored(_predicted(probes, states[test], labels), labels[:, test], test_facts, place, objects)
         if changed:  # in a separate pass, so that the numbers of the other facts do not change
             more = fact_inputs(world, tokenizer, changed, "none", limit=limit_of(reader))
             wanted = _labels(more, pairs, seed)
@@ -280,8 +280,8 @@ def _scored(
     """Rows of each state, task and group of facts, from gold objects (set, row)."""
     for layer, of_layer in enumerate(predicted):
         for task, metric in enumerate(_TASKS):
-            asked = wanted[task::2] != NOT_ASKED  # each row belongs to exactly one pair
-            right = ((of_layer[task::2] == wanted[task::2]) & asked).any(axis=0).astype(float)
+            answered = wanted[task::2] != NOT_ASKED  # each row belongs to exactly one pair
+            right = ((of_layer[task::2] == wanted[task::2]) & answered).any(axis=0).astype(float)
             keys = {"document": "none", "layer": layer, "lens": "probe", "place": place, "metric": metric}
             yield from group_rows(tested, right, np.full(len(right), 1 / objects), "share", **keys)
 

@@ -221,11 +221,11 @@ def _encoded(
 ) -> tuple[list[int], list[int], list[TokenPart]]:
     """Tokens, their segments and their roles."""
     words, parts, read, of_read = row
-    asked = [
+    encoded = [
         vocabulary.mask if part == TokenPart.MASK else number[word] for word, part in zip(words, parts, strict=True)
     ]
-    room = max(limit - len(asked) - 3, 0)
-    tokens = [vocabulary.start, *asked, vocabulary.end, *(number[word] for word in read[:room]), vocabulary.end]
-    segments = [0] * (len(asked) + 2) + [1] * (len(tokens) - len(asked) - 2)
+    room = max(limit - len(encoded) - 3, 0)
+    tokens = [vocabulary.start, *encoded, vocabulary.end, *(number[word] for word in read[:room]), vocabulary.end]
+    segments = [0] * (len(encoded) + 2) + [1] * (len(tokens) - len(encoded) - 2)
     special = TokenPart.SPECIAL
     return tokens, segments, [special, *parts, special, *of_read[:room], special]

@@ -15,7 +15,7 @@ import torch
 from infoflow.foundation import stream
 from infoflow.models import AttentionCall, Model, tap, without_edges
 
-from ._asked import scores_of, variant_answers
+from ._fact_reading import scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 from ._tables import group_rows
 

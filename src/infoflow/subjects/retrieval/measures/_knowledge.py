@@ -157,11 +157,11 @@ def knowledge(
     Raises:
         UserError: A document is unknown or needs a `RetrievalModel`, or no fact is left.
     """
-    asked = FactReadings(
+    readings = FactReadings(
         model=model,
         world=world,
         tokenizer=tokenizer,
-        facts=sampled_facts(world, most, _asked(world, edited, reading, facts)),
+        facts=sampled_facts(world, most, _in_question(world, edited, reading, facts)),
         edited=edited,
         k=k,
         level=level,
@@ -169,7 +169,7 @@ def knowledge(
         passage_library=library,
     )
     rows = list[dict[str, Any]]()
-    for document, inputs, logs in asked.read(_documents(asked, reading) if documents is None else documents):
+    for document, inputs, logs in readings.read(_documents(readings, reading) if documents is None else documents):
         index = "edited" if edited else "as-trained"
         keys = {"document": document, "index": index, "reading": reading, "layer": -1, "places": ""}
         rows += [{**row, **keys} for row in answer_rows(logs, inputs, edited)]
@@ -197,7 +197,7 @@ def answer_rows(logs: np.ndarray, inputs: FactInputs, edited: bool = False) -> I
         yield from group_rows(of_later, said[later] == wanted, chance[later], "share", metric=metric)
 
 
-def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[Fact] | None) -> Collection[Fact]:
+def _in_question(world: FactWorld, edited: bool, reading: Reading, facts: Collection[Fact] | None) -> Collection[Fact]:
     """The given facts, or all that the reading and the index cover."""
     if facts is not None:
         return facts
@@ -205,10 +205,10 @@ def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[F
     return [one for one in world.facts if one.entity not in taught and (not edited or one.kind in _EDITED_KINDS)]
 
 
-def _documents(asked: FactReadings, reading: Reading) -> tuple[str, ...]:
+def _documents(readings: FactReadings, reading: Reading) -> tuple[str, ...]:
     """All documents that the model has; fewer with an edited index or after a short training."""
-    wanted = ("none",) if reading == "elicited" else ("none", "gold", "retrieved", OWN) if asked.edited else ()
-    return tuple(one for one in asked.available if not wanted or one in wanted)
+    wanted = ("none",) if reading == "elicited" else ("none", "gold", "retrieved", OWN) if readings.edited else ()
+    return tuple(one for one in readings.available if not wanted or one in wanted)
 
 
 # A model's answers if a document contradicts training: the table `knowledge_conflict`.

@@ -95,15 +95,15 @@ def knowledge_lens(
     others = [fact for fact in world.facts if fact.entity not in half and fact.kind in kinds]
     facts = sampled_facts(world, most, others)
     options: Any = {"k": k, "seed": seed, "passage_library": library}
-    asked = FactReadings(model=model, world=world, tokenizer=tokenizer, facts=facts, **options)
-    chosen = [one for one in asked.available if one != OWN] if documents is None else documents
-    asked.require(chosen)
-    reader = asked.reader
+    readings = FactReadings(model=model, world=world, tokenizer=tokenizer, facts=facts, **options)
+    chosen = [one for one in readings.available if one != OWN] if documents is None else documents
+    readings.require(chosen)
+    reader = readings.reader
     lens = lens or fact_lens(reader, world, tokenizer, seed=seed)
     require_lens(lens, reader)
     rows, curves = list[dict[str, Any]](), {}
-    for document in (one for one in chosen if asked.has(one)):
-        inputs = asked.inputs(document)
+    for document in (one for one in chosen if readings.has(one)):
+        inputs = readings.inputs(document)
         states = states_at(reader, inputs, inputs.masks)
         for name, one in {"logit": None, "tuned": lens}.items():
             logs = lens_answers(reader, states, inputs, one)
@@ -265,11 +265,11 @@ def knowledge_without_ffn(
         UserError: A document is unknown, or no fact is left.
     """
     facts = [fact for fact in sampled_facts(world, most) if fact.kind in kinds]
-    asked = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts, seed=seed)
-    asked.require(documents)
+    readings = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts, seed=seed)
+    readings.require(documents)
     rows = list[dict[str, Any]]()
-    for document in filter(asked.has, documents):
-        inputs = asked.inputs(document)
+    for document in filter(readings.has, documents):
+        inputs = readings.inputs(document)
         keys = {"document": document, "index": "as-trained", "reading": "without-ffn"}
         for layer, places, logs in _without_each(reader, inputs):
             found = answer_rows(logs, inputs)

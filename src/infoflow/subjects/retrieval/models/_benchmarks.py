@@ -67,13 +67,13 @@ def is_benchmark(folder: Path) -> bool:
 def facts_benchmark(world: FactWorld, edited: bool = False) -> Benchmark:
     """The passages of a world, and the test questions about every fact in a passage, whose gold passage is relevant."""
     facts = [fact for fact in world.facts if world.gold(fact, edited) >= 0]
-    asked = [(fact, question) for fact in facts for question in world.questions([fact])]
+    pairs = [(fact, question) for fact in facts for question in world.questions([fact])]
     return Benchmark(
         name="facts",
         passages=Passages.from_rows(world.passages(edited)),
-        questions=tuple(question.masked() for _, question in asked),
-        relevant=tuple(frozenset([world.gold(fact, edited)]) for fact, _ in asked),
-        answers=tuple((world.answer(fact, edited),) for fact, _ in asked),
+        questions=tuple(question.masked() for _, question in pairs),
+        relevant=tuple(frozenset([world.gold(fact, edited)]) for fact, _ in pairs),
+        answers=tuple((world.answer(fact, edited),) for fact, _ in pairs),
     )
 
 
@@ -183,14 +183,14 @@ def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header:
             found[query].add(places[passage])
         num_skipped += score > 0 and passage not in places
     _tell_skipped(folder, num_skipped)
-    asked = [row for row in _json_lines(_require(folder, "queries.jsonl"), key, "text") if found.get(str(row[key]))]
+    used = [row for row in _json_lines(_require(folder, "queries.jsonl"), key, "text") if found.get(str(row[key]))]
     return Benchmark(
         name=folder.name,
         passages=passages,
-        questions=tuple(str(row["text"]) for row in asked),
-        relevant=tuple(frozenset(found[str(row[key])]) for row in asked),
+        questions=tuple(str(row["text"]) for row in used),
+        relevant=tuple(frozenset(found[str(row[key])]) for row in used),
         num_skipped=num_skipped,
-        question_names=tuple(str(row[key]) for row in asked),
+        question_names=tuple(str(row[key]) for row in used),
         passage_names=tuple(id for id, _ in kept),
     )
 

@@ -243,18 +243,18 @@ class DenseIndex:
             UserError: The width differs from the passages', a query is not finite, k is below 1, or the number of
                 exclusions differs from the number of queries.
         """
-        asked = _vectors(queries, "queries").to(self.vectors.dtype)
-        if asked.shape[1] != self.vectors.shape[1]:
+        searched = _vectors(queries, "queries").to(self.vectors.dtype)
+        if searched.shape[1] != self.vectors.shape[1]:
             raise UserError(
-                f"Queries must have the width of the passages, {self.vectors.shape[1]}. Got {asked.shape[1]}."
+                f"Queries must have the width of the passages, {self.vectors.shape[1]}. Got {searched.shape[1]}."
             )
-        excluded = check_search(k, len(asked), exclude)
+        excluded = check_search(k, len(searched), exclude)
         # Search for k plus the most exclusions of any query, so that k remain.
         wanted = min(k + max(map(len, excluded), default=0), len(self))
-        ids = np.full((len(asked), k), -1, dtype=np.int64)
-        scores = np.full((len(asked), k), -np.inf, dtype=asked.numpy().dtype)
-        for start in range(0, len(asked), _QUERIES):
-            part = asked[start : start + _QUERIES]
+        ids = np.full((len(searched), k), -1, dtype=np.int64)
+        scores = np.full((len(searched), k), -np.inf, dtype=searched.numpy().dtype)
+        for start in range(0, len(searched), _QUERIES):
+            part = searched[start : start + _QUERIES]
             for row, (places, values) in enumerate(self._candidates(part, wanted), start=start):
                 ids[row], scores[row] = best(places, values, k, excluded[row])
         return Found(ids, scores)
@@ -264,14 +264,14 @@ class DenseIndex:
         if self._faiss is None:
             return self._exact(queries, wanted)
         many = self.backend.candidates if isinstance(self.backend, IVFPQ) else 1
-        asked = min(wanted * many + _SLACK, len(self))
-        _, found = self._faiss.search(queries.float().numpy(), asked)
+        num_candidates = min(wanted * many + _SLACK, len(self))
+        _, found = self._faiss.search(queries.float().numpy(), num_candidates)
         rows = []
         for query, places, doubt in zip(queries, found, self._doubt(queries), strict=True):
             ids = np.unique(places[places >= 0])
             values = self._scores(ids, query)
             unsure = len(ids) < wanted
-            if not self.is_approximate and not unsure and asked < len(self):
+            if not self.is_approximate and not unsure and num_candidates < len(self):
                 unsure = np.sort(values)[::-1][wanted - 1] - values.min() <= doubt
             rows.append(self._exact(query[None], wanted)[0] if unsure else (ids, values))
         return rows

@@ -299,11 +299,11 @@ class GroupIndex:
             UserError: As in the index's own search, in any process; or the processes use different k.
         """
         here = queries.detach().cpu() if isinstance(queries, Tensor) else queries
-        asked = self._all(lambda: (here, k, check_search(k, len(here), exclude)))
-        if len({k for _, k, _ in asked}) > 1:
-            raise UserError(f"All processes must request the same k. Got {', '.join(str(k) for _, k, _ in asked)}.")
+        checked = self._all(lambda: (here, k, check_search(k, len(here), exclude)))
+        if len({k for _, k, _ in checked}) > 1:
+            raise UserError(f"All processes must request the same k. Got {', '.join(str(k) for _, k, _ in checked)}.")
         number, of = self.shard.number, self.shard.of
-        found = self._all(lambda: [search_shard(self.index, number, of, *one) for one in asked])
+        found = self._all(lambda: [search_shard(self.index, number, of, *one) for one in checked])
         rank = dist.get_rank(self._group)
         return merged([answers[rank] for answers in found], k)
 

@@ -191,9 +191,9 @@ class Library:
     def by_vectors(self, queries: Tensor, k: int, exclude: Excluded) -> Found:
         """The k best passages for each query vector by the dense index."""
         assert self.dense is not None, "the index is built before it is searched"
-        index, asked = self.dense, queries.detach().float().cpu()
+        index, vectors = self.dense, queries.detach().float().cpu()
         self._warn_beyond(k)
-        return candidates(lambda wanted, out: index.search(asked, wanted, out), k, exclude, self.passages.text_keys)
+        return candidates(lambda wanted, out: index.search(vectors, wanted, out), k, exclude, self.passages.text_keys)
 
     @property
     def num_cut(self) -> int:

@@ -240,20 +240,20 @@ class RetrievalModel(PreTrainedModel):
         empty = choice.there & (choice.ids == NULL)
         # Queries with the empty passage run in a separate pass, since next to passages they would be mostly padding.
         passes = [np.argwhere(of) for of in (choice.there & ~empty, empty) if of.any()]
-        asked, targets = labels != _UNSUPERVISED, self._reading.targets(labels)
-        parts = [self._read(queries, pairs, choice.ids, asked, targets) for pairs in passes]
+        chosen, targets = labels != _UNSUPERVISED, self._reading.targets(labels)
+        parts = [self._read(queries, pairs, choice.ids, chosen, targets) for pairs in passes]
         predicted, query, candidate, rank = (torch.cat(column) for column in zip(*parts, strict=True))
         return predicted, (query, candidate, rank), targets
 
     def _read(
-        self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, asked: Tensor, targets: Targets
+        self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, chosen: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """For each target of these pairs: log-probabilities of all words, and its query, candidate and number."""
-        inputs = [tensor.to(asked.device) for tensor in self._pairs(queries, pairs, ids)]
+        inputs = [tensor.to(chosen.device) for tensor in self._pairs(queries, pairs, ids)]
         names = ("input_ids", "attention_mask", "token_type_ids")
-        query, candidate = (torch.from_numpy(column.copy()).to(asked.device) for column in pairs.T)
+        query, candidate = (torch.from_numpy(column.copy()).to(chosen.device) for column in pairs.T)
         of_pairs = Targets(targets.ids[query], targets.there[query])
-        predicted, pair, rank = self._reading.predicted(dict(zip(names, inputs, strict=True)), asked[query], of_pairs)
+        predicted, pair, rank = self._reading.predicted(dict(zip(names, inputs, strict=True)), chosen[query], of_pairs)
         return predicted, query[pair], candidate[pair], rank
 
     def _pairs(self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:

@@ -49,7 +49,7 @@ class AbstractReading(ABC):
 
     @abstractmethod
     def predicted(
-        self, inputs: dict[str, Tensor], asked: Bool[Tensor, "pair token"], targets: Targets
+        self, inputs: dict[str, Tensor], chosen: Bool[Tensor, "pair token"], targets: Targets
     ) -> tuple[Float[Tensor, "answer word"], Int[Tensor, " answer"], Int[Tensor, " answer"]]:
         """Log-probabilities of all words at every target of every pair, with the indices of pair and target.
 
@@ -69,10 +69,10 @@ class MaskedReading(AbstractReading):
         """The masked words."""
         return _in_order(labels)
 
-    def predicted(self, inputs: dict[str, Tensor], asked: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+    def predicted(self, inputs: dict[str, Tensor], chosen: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
         states = self._reader.bert(**inputs).last_hidden_state
-        pair, place = asked.nonzero(as_tuple=True)
-        rank = (asked.cumsum(dim=1) - 1)[pair, place]
+        pair, place = chosen.nonzero(as_tuple=True)
+        rank = (chosen.cumsum(dim=1) - 1)[pair, place]
         return _log_probabilities(self._reader.cls(states[pair, place])), pair, rank
 
 
@@ -93,7 +93,7 @@ class WrittenReading(AbstractReading):
         there = torch.arange(ids.shape[1], device=ids.device) <= num[:, None]
         return Targets(ids, there & (num > 0)[:, None])
 
-    def predicted(self, inputs: dict[str, Tensor], asked: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+    def predicted(self, inputs: dict[str, Tensor], chosen: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
         states = self._reader.encoder(**inputs).last_hidden_state
         pair, rank = targets.there.nonzero(as_tuple=True)
         return written(self._reader, states, inputs["attention_mask"], targets.ids)[pair, rank], pair, rank
@@ -129,10 +129,10 @@ def written(
 
 
 def _in_order(labels: Tensor) -> Targets:
-    asked = labels != _UNSUPERVISED
-    rank = asked.cumsum(dim=1) - 1  # index of a masked token among its query's targets
-    num = asked.sum(dim=1, keepdim=True)
-    query, place = asked.nonzero(as_tuple=True)
+    chosen = labels != _UNSUPERVISED
+    rank = chosen.cumsum(dim=1) - 1  # index of a masked token among its query's targets
+    num = chosen.sum(dim=1, keepdim=True)
+    query, place = chosen.nonzero(as_tuple=True)
     shape = (len(labels), max(int(num.max()), 1))
     ids = labels.new_zeros(shape).index_put((query, rank[query, place]), labels[query, place])
     return Targets(ids, torch.arange(shape[1], device=labels.device) < num)

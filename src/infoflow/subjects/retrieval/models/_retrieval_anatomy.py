@@ -30,10 +30,10 @@ def retrieval_anatomy(model: RetrievalModel) -> Anatomy:
     own = discover(model.reader)
     groups = tuple(replace(group, slice=_slice_below(group.slice)) for group in own.parameter_groups)
     stacks = tuple(_stack_below(stack) for stack in own.stacks)
-    return Anatomy(stacks=stacks, parameter_groups=(*groups, *_beside(model)))
+    return Anatomy(stacks=stacks, parameter_groups=(*groups, *_embedder_groups(model)))
 
 
-def _beside(model: RetrievalModel) -> Iterator[ParameterGroup]:
+def _embedder_groups(model: RetrievalModel) -> Iterator[ParameterGroup]:
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad or name.startswith(f"{READER}."):
             continue

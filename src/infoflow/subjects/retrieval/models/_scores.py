@@ -33,13 +33,13 @@ def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
     The search is limited to passages with the sentence's rarest word.
     """
     plain = [" ".join(running_words(text)) for text in sentences]
-    asked = {word for text in plain for word in text.split()}
+    plain_words = {word for text in plain for word in text.split()}
     places: dict[str, list[int]] = defaultdict(list)
     texts: list[str] = []
     for id, text in enumerate(passages.texts()):
         words = running_words(text)
         texts.append(f" {' '.join(words)} ")
-        for word in asked.intersection(words):
+        for word in plain_words.intersection(words):
             places[word].append(id)
     found = []
     for text in plain:
@@ -194,8 +194,8 @@ _EXAMPLES = 10
 class QueryLeakage:
     """Indices of the test questions that occur in training."""
 
-    asked: tuple[int, ...]  # a training query has the same words in the same order
-    told: tuple[int, ...]  # a training query contains the subject and an answer
+    repeated: tuple[int, ...]  # a training query has the same words in the same order
+    with_answer: tuple[int, ...]  # a training query contains the subject and an answer
     examples: tuple[tuple[str, str], ...]  # of the first ten: the question, and the training query that leaks it
 
     num_questions: int = 0  # number of questions in the test
@@ -211,15 +211,15 @@ class QueryLeakage:
     @property
     def leaked(self) -> tuple[int, ...]:
         """All leaked questions, in order."""
-        return tuple(sorted({*self.asked, *self.told}))
+        return tuple(sorted({*self.repeated, *self.with_answer}))
 
     def __str__(self) -> str:
         if not self.leaked:
             return "No test question is among the training queries."
         lines = [f"  {question!r} ← {query!r}" for question, query in self.examples]
         return "\n".join(
-            [f"{len(self.leaked):,} test questions occur in training ({len(self.asked):,} as questions, "
-             f"{len(self.told):,} as answers):", *lines]
+            [f"{len(self.leaked):,} test questions occur in training ({len(self.repeated):,} as questions, "
+             f"{len(self.with_answer):,} as answers):", *lines]
         )  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def query_leakage(
     answered = _answered(queries, answers, subjects) if answers is not None and subjects is not None else {}
     shown = sorted({**answered, **leaks}.items())[:_EXAMPLES]
     examples = tuple((str(questions[number]), str(training[query])) for number, query in shown)
-    return QueryLeakage(asked=asked, told=tuple(answered), examples=examples, num_questions=len(questions))
+    return QueryLeakage(repeated=asked, with_answer=tuple(answered), examples=examples, num_questions=len(questions))
 
 
 def leakage_scores(
@@ -292,8 +292,8 @@ def leakage_scores(
     if known:
         fewer = {system: [rows[number] for number in kept] for system, rows in ranked.items()}
         own = [relevant[number] for number in kept]
-        asked = [questions[number] for number in kept]
-        parts.append(retrieval_scores(fewer, own, asked, num_passages, cuts, "not leaked"))
+        kept_questions = [questions[number] for number in kept]
+        parts.append(retrieval_scores(fewer, own, kept_questions, num_passages, cuts, "not leaked"))
     return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
 
 

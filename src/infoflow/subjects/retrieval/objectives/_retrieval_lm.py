@@ -110,9 +110,9 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
         inputs[positions] = mask_id(vocabulary, self.name)
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True
-        beside = {"gold": example.labels["gold"], "excluded": example.labels["excluded"]}
-        beside |= {"draw": np.array(draw), "null_only": np.array(null_only)}
-        return Corrupted(arrays={"input_ids": inputs, "labels": labels, **beside}, selected=selected)
+        facts = {"gold": example.labels["gold"], "excluded": example.labels["excluded"]}
+        facts |= {"draw": np.array(draw), "null_only": np.array(null_only)}
+        return Corrupted(arrays={"input_ids": inputs, "labels": labels, **facts}, selected=selected)
 
     def for_evaluation(self) -> AbstractObjective:
         """Every query is read with its candidates."""
@@ -136,10 +136,10 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
                 f"training.label_smoothing must be 0 with {self.name}, since a marginal likelihood has no smoothed "
                 f"target. Got {label_smoothing}."
             )
-        asked = (batch.labels != UNSUPERVISED).any(dim=1)
-        if not asked.any():  # happens in the control, which skips most queries
+        has_answer = (batch.labels != UNSUPERVISED).any(dim=1)
+        if not has_answer.any():  # happens in the control, which skips most queries
             return {self.name: LossTerm(total=0.0 * module.bias.sum(), count=0)}
-        parts = self._scored(module, batch, asked)
+        parts = self._scored(module, batch, has_answer)
         found = marginal_log_likelihood(**parts, level=self.level)
         self._report(module, parts, found)
         return {self.name: LossTerm(total=-found.sum(), count=batch.supervised_tokens)}
@@ -156,22 +156,22 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
         plain = AbstractObjective.shown(self, batch, names, target_names)
         return replace(plain, inputs={**plain.inputs, "passages": [_PASSAGES[SOURCES[self.name]]]})
 
-    def choice(self, module: RetrievalModel, batch: Batch, asked: Tensor | slice = slice(None)) -> Candidates:
+    def choice(self, module: RetrievalModel, batch: Batch, has_answer: Tensor | slice = slice(None)) -> Candidates:
         """The candidates of a batch's queries, or of some of them."""
-        ids = batch.input_ids[asked]
-        mask = None if batch.attention_mask is None else batch.attention_mask[asked]
+        ids = batch.input_ids[has_answer]
+        mask = None if batch.attention_mask is None else batch.attention_mask[has_answer]
         names = ("gold", "draw", "excluded", "null_only")
-        gold, draws, excluded, null_only = (batch[name][asked].cpu().numpy() for name in names)
+        gold, draws, excluded, null_only = (batch[name][has_answer].cpu().numpy() for name in names)
         exclude = [[id for id in row if id >= 0] for row in excluded.tolist()]
         if self.fixed_negatives:
             return fixed_choice(module, ids, mask, self.fixed_negatives, gold, exclude, null_only)
         return module.choose(ids, mask, self.k, gold, draws, exclude, null_only)
 
-    def _scored(self, module: RetrievalModel, batch: Batch, asked: Tensor) -> dict[str, Tensor]:
+    def _scored(self, module: RetrievalModel, batch: Batch, has_answer: Tensor) -> dict[str, Tensor]:
         """The arguments of the marginal likelihood, for the queries with a target."""
-        input_ids, labels = batch.input_ids[asked], batch.labels[asked]
-        mask = None if batch.attention_mask is None else batch.attention_mask[asked]
-        choice = self.choice(module, batch, asked)
+        input_ids, labels = batch.input_ids[has_answer], batch.labels[has_answer]
+        mask = None if batch.attention_mask is None else batch.attention_mask[has_answer]
+        choice = self.choice(module, batch, has_answer)
         scores = module.logits(input_ids, mask, choice, frozen=False if self.fixed_negatives else None)
         logs, targets = module.log_likelihoods(input_ids, mask, labels, choice)
         there = torch.from_numpy(choice.there).to(scores.device)

@@ -126,11 +126,11 @@ class ArmMeasure(NamedTuple):
 
 
 def _scores(inside: ArmInside) -> pd.DataFrame:
-    arm, asked = inside.arm, inside.arm.asked
+    arm, section = inside.arm, inside.arm.section
     first = arm.load(trained=False) if arm.source == "learned" else None
     if isinstance(arm.matter, ReadText):
         return TextScores(inside.model, arm.objective, arm.matter, first).table()
-    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.plan.model.positions)
+    unread = read_world(section.world(arm.variant), section.world_seed + 1, arm.plan.model.positions)
     before = None if arm.warmed is None else arm.warmed.matter
     return ArmScores(inside.model, arm.objective, arm.world, unread, first, before, inside.edited_library).table()
 
@@ -181,10 +181,10 @@ def _lens(inside: ArmInside) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _each(inside: ArmInside, measured: Callable[..., pd.DataFrame], *asked: dict[str, Any]) -> pd.DataFrame:
+def _each(inside: ArmInside, measured: Callable[..., pd.DataFrame], *options: dict[str, Any]) -> pd.DataFrame:
     """The measure's table with each of these settings, except those for kinds of facts that the world lacks."""
     own = {"library": inside.own_library}
-    known = [one for one in asked if "kinds" not in one or inside.has(*one["kinds"])]
+    known = [one for one in options if "kinds" not in one or inside.has(*one["kinds"])]
     return pd.concat([measured(inside.reading, *inside.about, **own, **one) for one in known], ignore_index=True)
 
 
@@ -272,8 +272,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
 
 def measured_of(arm: ArmModel) -> list[str]:
     """Names of the measures that the plan requests for a model."""
-    asked = arm.asked.measures
-    if arm.asked.corpus:
-        return [name for name in asked if name in OF_TEXT]
-    wanted = asked if arm.variant in ("", "pairs") else [name for name in asked if name in _OF_VARIANTS]
+    requested = arm.section.measures
+    if arm.section.corpus:
+        return [name for name in requested if name in OF_TEXT]
+    wanted = requested if arm.variant in ("", "pairs") else [name for name in requested if name in _OF_VARIANTS]
     return [name for name in wanted if name != "ranking" or arm.source in SEARCHES]

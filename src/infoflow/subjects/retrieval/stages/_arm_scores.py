@@ -21,7 +21,7 @@ from ..models import NULL, Library, RetrievalModel, retrieval_scores, score_row
 from ..objectives._retrieval_lm import RetrievalLM
 from ._question_reading import (
     SEARCHES,
-    Asked,
+    MaskedQuestions,
     QuestionReading,
     Read,
     priors,
@@ -93,9 +93,9 @@ class ArmScores:
             facts = _some(self.world.world.of_kind(*kinds))
             if not facts:
                 continue
-            asked, asked_facts = self._asked(facts)
-            blocks, guess = fact_blocks(asked_facts), self._guess(asked_facts)
-            read = self._reading.read(asked)
+            masked, their_facts = self._masked(facts)
+            blocks, guess = fact_blocks(their_facts), self._guess(their_facts)
+            read = self._reading.read(masked)
             likely = self._reading.marginal(read)
             rows.append(
                 score_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share")
@@ -121,14 +121,14 @@ class ArmScores:
         first = self.first if self.model.source == "learned" else None
         for name, kinds in (("facts", ("trained", "changed", "held out")), ("held out", ("held out",))):
             facts = _some(world.of_kind(*kinds))
-            asked, asked_facts = self._asked(facts)
-            systems = self._reading.systems(asked, library, first)
+            masked, their_facts = self._masked(facts)
+            systems = self._reading.systems(masked, library, first)
             if first is not None and first.passage_library is not None:
-                systems["own, first index"] = self._reading.ranked(asked, first.passage_library)
-            texts = [str(fact.number) for fact in asked_facts]
-            relevant = [[world.gold(fact)] for fact in asked_facts]
+                systems["own, first index"] = self._reading.ranked(masked, first.passage_library)
+            texts = [str(fact.number) for fact in their_facts]
+            relevant = [[world.gold(fact)] for fact in their_facts]
             yield retrieval_scores(systems, relevant, texts, len(library), _CUTS, name)
-            for group, rows in _exposures(asked_facts) if name == "facts" else ():
+            for group, rows in _exposures(their_facts) if name == "facts" else ():
                 own = {system: ranking[rows] for system, ranking in systems.items()}
                 asked_of, texts_of = ([column[row] for row in rows] for column in (relevant, texts))
                 found = retrieval_scores(own, asked_of, texts_of, len(library), _CUTS, group)
@@ -143,10 +143,10 @@ class ArmScores:
         library = self.world.passage_library(edited=True) if self.edited is None else self.edited
         if self.model.retriever is not None and library.dense is None:
             library.dense = library.embed(self.model.retriever.passages)
-        asked, asked_facts = self._asked(facts)
-        relevant = [[world.gold(fact, edited=True)] for fact in asked_facts]
-        ranked = {"own, edited index": self._reading.ranked(asked, library)}
-        texts = [str(fact.number) for fact in asked_facts]
+        masked, their_facts = self._masked(facts)
+        relevant = [[world.gold(fact, edited=True)] for fact in their_facts]
+        ranked = {"own, edited index": self._reading.ranked(masked, library)}
+        texts = [str(fact.number) for fact in their_facts]
         found = retrieval_scores(ranked, relevant, texts, len(library), _CUTS, "changed and later")
         yield found[~found["system"].isin(["oracle", "random"])]
 
@@ -158,8 +158,8 @@ class ArmScores:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _made(self) -> Iterator[dict[str, Any]]:
-        asked, facts = self._asked(_some(self.world.world.of_kind("trained", "changed", "held out")))
-        read = self._reading.read(asked)
+        masked, facts = self._masked(_some(self.world.world.of_kind("trained", "changed", "held out")))
+        read = self._reading.read(masked)
         blocks, words = fact_blocks(facts), self.world.vocabulary.size
         yield from self._reading.made("facts", read, blocks, words)
         for group, rows in _exposures(facts):
@@ -172,12 +172,12 @@ class ArmScores:
         world, tokenizer, level = self.world.world, self.world.tokenizer, self.objective.level
         options: Any = {"k": self.objective.k, "library": self.model.passage_library}
         found = question_candidates(self.model, world, tokenizer, facts, **options)
-        _, asked_facts = self._asked(facts)
+        _, their_facts = self._masked(facts)
         names = {"exact_match": "thorough"} | ({"exact_match_fast": "fast"} if level == "sequence" else {})
         for metric, decoding in names.items():
             options = {"level": level, "decoding": decoding}
             right = decoded_answers(self.model, world, tokenizer, facts, found, **options).astype(float)
-            yield score_row("facts", metric, right, fact_blocks(asked_facts), self._guess(asked_facts), scale="share")
+            yield score_row("facts", metric, right, fact_blocks(their_facts), self._guess(their_facts), scale="share")
 
     def _dates(self) -> Iterator[dict[str, Any]]:
         world = self.world.world
@@ -188,14 +188,14 @@ class ArmScores:
         ]
         if not dates:
             return
-        asked, facts = self._asked(chosen := _some(dates))
+        masked, facts = self._masked(chosen := _some(dates))
         blocks = fact_blocks(facts)
         for k in _PASSAGES:
             if k > len(self._library):
                 continue
             right, guess = (self._right(chosen, k, at_random) for at_random in (False, True))
             yield score_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
-        read = self._reading.read(asked)
+        read = self._reading.read(masked)
         entropies = [self._posterior_entropy(read, place) for place in range(read.logs.shape[2])]
         shuffled = stream("answer-order").permuted(np.stack(entropies), axis=0)  # the tokens of each answer
         for place, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
@@ -254,13 +254,13 @@ class ArmScores:
         """Log prior over what the model retrieves for sentences, and which candidates exist."""
         num = len(batch.input_ids)
         gold, draws = np.full(num, NULL), np.zeros(num, dtype=np.int64)
-        asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold, draws)
-        choice = self._reading.choice(asked, slice(num))
-        return self._reading.log_prior(asked.ids, asked.mask, choice), torch.from_numpy(choice.there)
+        masked = MaskedQuestions(batch.input_ids, batch.attention_mask, batch.labels, gold, draws)
+        choice = self._reading.choice(masked, slice(num))
+        return self._reading.log_prior(masked.ids, masked.mask, choice), torch.from_numpy(choice.there)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def _asked(self, facts: Sequence[Fact]) -> tuple[Asked, Sequence[Fact]]:
+    def _masked(self, facts: Sequence[Fact]) -> tuple[MaskedQuestions, Sequence[Fact]]:
         world, device = self.world.world, self.model.device
         inputs = fact_inputs(world, self.world.tokenizer, facts, "none", limit=self.world.positions)
         ids, mask = inputs.queries(device)
@@ -270,7 +270,7 @@ class ArmScores:
             labels[row, places[places >= 0]] = words[places >= 0]
         gold = np.array([world.gold(fact) for fact in inputs.facts])
         draws = np.array([hash64("own-candidates", 0, fact.number) % (1 << 62) for fact in inputs.facts])
-        return Asked(ids, mask, torch.from_numpy(labels).to(device), gold, draws), inputs.facts
+        return MaskedQuestions(ids, mask, torch.from_numpy(labels).to(device), gold, draws), inputs.facts
 
 
 @lru_cache(maxsize=2)

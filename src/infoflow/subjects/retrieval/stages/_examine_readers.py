@@ -47,8 +47,8 @@ class CountQuestions(OfModels, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[CountQuestions]":
-        asked = models.plan.retrieval
-        return [cls(models=models)] if asked.on and asked.corpus else []
+        section = models.plan.retrieval
+        return [cls(models=models)] if section.on and section.corpus else []
 
     def depends(self) -> list[Any]:
         return ["leakage-of-questions", QUERY_LEAKAGE.version, text_of(self.models.plan).digest]
@@ -71,8 +71,8 @@ class RecordArm(OfArm, AbstractKept):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[RecordArm]":
-        asked = [model for model in arm_models(models) if is_recording_asked(model)]
-        return [cls(model=model, needs=(SettleArm(model=model).key,)) for model in asked]
+        recorded = [model for model in arm_models(models) if is_recording_asked(model)]
+        return [cls(model=model, needs=(SettleArm(model=model).key,)) for model in recorded]
 
     @property
     def estimate(self) -> float:

@@ -40,13 +40,13 @@ class SeedModel:
         return self.models.plan
 
     @property
-    def asked(self) -> RetrievalPlan:
+    def section(self) -> RetrievalPlan:
         return self.models.plan.retrieval
 
     def settings(self, updates: int, rate: float = 1.0) -> TrainConfig:
         """Training settings; `rate` is a factor on the section's learning rate."""
-        rate, positions = rate * self.asked.learning_rate, self.plan.model.positions
-        return self.asked.config(self.plan.training, self.seed, positions, updates, rate)
+        rate, positions = rate * self.section.learning_rate, self.plan.model.positions
+        return self.section.config(self.plan.training, self.seed, positions, updates, rate)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,24 +58,24 @@ class WarmModel(SeedModel):
     @property
     def matter(self) -> AbstractReadingMatter:
         """The text, or a world in one fixed wording, since passages do not depend on how queries are worded."""
-        if self.asked.corpus:
+        if self.section.corpus:
             return text_of(self.plan)
-        return read_world(self._config, self.asked.world_seed, self.plan.model.positions)
+        return read_world(self._config, self.section.world_seed, self.plan.model.positions)
 
     @property
     def _config(self) -> FactConfig:
-        return dataclasses.replace(self.asked.world(), passages=self.passages, wording="different")  # type: ignore[arg-type]
+        return dataclasses.replace(self.section.world(), passages=self.passages, wording="different")  # type: ignore[arg-type]
 
     @cached_property
     def key(self) -> str:
         """Key of everything that the weights depend on."""
-        shape = [_RETRIEVER_LAYERS, self.asked.retriever_width, self.asked.vector_width]
+        shape = [_RETRIEVER_LAYERS, self.section.retriever_width, self.section.vector_width]
         world = matter_key(self.plan, self._config)
         return digest([ARMS_VERSION, "warm", world, self.plan.model, shape, settings_key(self.config), InverseCloze()])
 
     @property
     def config(self) -> TrainConfig:
-        return self.settings(max(self.asked.warm_updates, 1))
+        return self.settings(max(self.section.warm_updates, 1))
 
     @property
     def folder(self) -> Path:
@@ -89,9 +89,9 @@ class WarmModel(SeedModel):
     def first(self) -> Retriever:
         """The retriever with the seed's random weights."""
         model, reader = self.plan.model, first_reader(self.models, self.matter, self.seed)
-        width = self.asked.retriever_width or model.width
+        width = self.section.retriever_width or model.width
         shape = {"hidden_size": width, "intermediate_size": model.feedforward * width // model.width}
-        shape |= {"num_hidden_layers": _RETRIEVER_LAYERS, "vector_width": self.asked.vector_width}
+        shape |= {"num_hidden_layers": _RETRIEVER_LAYERS, "vector_width": self.section.vector_width}
         return build_retriever(retriever_config(reader.config, **shape), self.seed)
 
     def train(self) -> TrainResult:
@@ -101,7 +101,7 @@ class WarmModel(SeedModel):
     def load(self) -> Retriever:
         """The retriever after the inverse cloze task, or with initial weights if the plan has no such updates."""
         retriever = self.first()
-        if self.asked.warm_updates:
+        if self.section.warm_updates:
             load_weights(retriever, self.folder / "model")
         return retriever
 
@@ -127,14 +127,14 @@ def settings_key(config: TrainConfig) -> dict[str, Any]:
 
 def matter_key(plan: StudyPlan, config: FactConfig) -> list[Any]:
     """Key of what is read, which is a world, or real text if the plan names one."""
-    asked = plan.retrieval
-    return ["text", text_of(plan).digest] if asked.corpus else [FACTS_VERSION, config, asked.world_seed]
+    section = plan.retrieval
+    return ["text", text_of(plan).digest] if section.corpus else [FACTS_VERSION, config, section.world_seed]
 
 
 def text_of(plan: StudyPlan) -> ReadText:
     """The real text that the plan's readers read."""
-    asked = plan.retrieval
-    return read_text(asked.corpus, asked.test, plan.corpus.vocabulary, plan.model.positions, asked.answer_tokens)
+    section = plan.retrieval
+    return read_text(section.corpus, section.test, plan.corpus.vocabulary, plan.model.positions, section.answer_tokens)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,27 +148,27 @@ class WarmedReader(SeedModel):
     @property
     def world_seed(self) -> int:
         """Seed of the other world: a hash, since the next seed after the study's gives the unread sentences."""
-        return hash64("warmed-reader", self.asked.world_seed) % 2**31
+        return hash64("warmed-reader", self.section.world_seed) % 2**31
 
     @property
     def matter(self) -> ReadWorld:
-        return read_world(self.asked.world(), self.world_seed, self.plan.model.positions)
+        return read_world(self.section.world(), self.world_seed, self.plan.model.positions)
 
     @cached_property
     def objective(self) -> RetrievalLM:
         """The objective of `read-gold`, with as many queries without a passage as in the variants."""
-        return self.asked.objective("read-gold")
+        return self.section.objective("read-gold")
 
     @cached_property
     def key(self) -> str:
         """Key of everything that its weights depend on."""
-        world = [FACTS_VERSION, self.asked.world(), self.world_seed]
+        world = [FACTS_VERSION, self.section.world(), self.world_seed]
         begins = [self.plan.model, self.plan.match, self.seed]
         return digest([ARMS_VERSION, "warmed-reader", world, begins, self.objective, settings_key(self.config)])
 
     @property
     def config(self) -> TrainConfig:
-        return self.settings(self.asked.read_updates)
+        return self.settings(self.section.read_updates)
 
     @property
     def folder(self) -> Path:

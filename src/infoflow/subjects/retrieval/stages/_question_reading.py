@@ -38,7 +38,7 @@ _CUTS = (1, 2, 5, 20)
 _MOST = 600  # maximum number of questions of each part
 
 
-class Asked(NamedTuple):
+class MaskedQuestions(NamedTuple):
     """Masked questions."""
 
     ids: Tensor  # [CLS] question [SEP]
@@ -72,27 +72,29 @@ class QuestionReading:
     # -- retrieval ----------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def ranked(self, asked: Asked, library: Library) -> np.ndarray:
+    def ranked(self, masked: MaskedQuestions, library: Library) -> np.ndarray:
         """The passages ranked for each question, best first."""
         if self.model.source == "bm25":
-            return ranked_by_words(asked, library)
+            return ranked_by_words(masked, library)
         assert self.model.retriever is not None
-        vectors = torch.cat([self.model.retriever.queries(asked.ids[rows], asked.mask[rows]) for rows in slices(asked)])
+        vectors = torch.cat(
+            [self.model.retriever.queries(masked.ids[rows], masked.mask[rows]) for rows in slices(masked)]
+        )
         return library.by_vectors(vectors, min(DEPTH, len(library)), [()] * len(vectors)).ids
 
-    def systems(self, asked: Asked, library: Library, first: RetrievalModel | None) -> dict[str, np.ndarray]:
+    def systems(self, masked: MaskedQuestions, library: Library, first: RetrievalModel | None) -> dict[str, np.ndarray]:
         """Rankings by the model's own search and by its controls: BM25, and the retriever before training."""
-        found = {"own": self.ranked(asked, library)}
+        found = {"own": self.ranked(masked, library)}
         if self.model.source != "bm25":
-            found["bm25"] = ranked_by_words(asked, library)
+            found["bm25"] = ranked_by_words(masked, library)
         if first is not None and first.passage_library is not None:
-            found["frozen"] = QuestionReading(first, self.objective).ranked(asked, first.passage_library)
+            found["frozen"] = QuestionReading(first, self.objective).ranked(masked, first.passage_library)
         return found
 
-    def choice(self, asked: Asked, rows: slice) -> Candidates:
+    def choice(self, masked: MaskedQuestions, rows: slice) -> Candidates:
         """The candidates that each of these questions reads."""
-        gold = asked.gold[rows]
-        return self.model.choose(asked.ids[rows], asked.mask[rows], self.objective.k, gold, asked.draws[rows])
+        gold = masked.gold[rows]
+        return self.model.choose(masked.ids[rows], masked.mask[rows], self.objective.k, gold, masked.draws[rows])
 
     def log_prior(self, ids: Tensor, mask: Tensor, choice: Candidates) -> Tensor:
         """log π of each candidate, (question, candidate), on the CPU in float64."""
@@ -102,12 +104,12 @@ class QuestionReading:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def read(self, asked: Asked) -> Read:
+    def read(self, masked: MaskedQuestions) -> Read:
         """Predict the answers with every candidate."""
-        parts, width = [], int((asked.labels != UNSUPERVISED).sum(dim=1).max()) + self.model.writes
-        for rows in slices(asked):
-            ids, mask, labels = asked.ids[rows], asked.mask[rows], asked.labels[rows]
-            choice = self.choice(asked, rows)
+        parts, width = [], int((masked.labels != UNSUPERVISED).sum(dim=1).max()) + self.model.writes
+        for rows in slices(masked):
+            ids, mask, labels = masked.ids[rows], masked.mask[rows], masked.labels[rows]
+            choice = self.choice(masked, rows)
             prior = self.log_prior(ids, mask, choice)
             logs, targets = self.model.log_likelihoods(ids, mask, labels, choice)
             room = (0, max(width - targets.shape[1], 0))  # pads batches whose answers are all shorter than the longest
@@ -134,10 +136,10 @@ class QuestionReading:
         yield score_row(queries, "log_likelihood", likely, blocks, unlikely(read, words))
 
 
-def ranked_by_words(asked: Asked, library: Library) -> np.ndarray:
+def ranked_by_words(masked: MaskedQuestions, library: Library) -> np.ndarray:
     """The passages of each question ranked by BM25, best first."""
     special = library.vocabulary.is_special
-    words = [row[~special[row]] for row in asked.ids.cpu().numpy()]
+    words = [row[~special[row]] for row in masked.ids.cpu().numpy()]
     return library.by_words(words, min(DEPTH, len(library)), [()] * len(words)).ids
 
 
@@ -166,15 +168,15 @@ def without_passage(num: int) -> Candidates:
     return alone(np.full(num, NULL))
 
 
-def slices(asked: Asked) -> Iterator[slice]:
+def slices(masked: MaskedQuestions) -> Iterator[slice]:
     """The questions in batches of at most 128."""
-    yield from (slice(start, min(start + _BATCH, len(asked.ids))) for start in range(0, len(asked.ids), _BATCH))
+    yield from (slice(start, min(start + _BATCH, len(masked.ids))) for start in range(0, len(masked.ids), _BATCH))
 
 
 class _Questions(NamedTuple):
     """Questions in the form that a retrieval model reads."""
 
-    asked: Asked
+    masked: MaskedQuestions
     texts: list[str]
     answers: list[tuple[str, ...]]
 
@@ -226,10 +228,10 @@ class TextScores:
     def _of(self, given: _Questions, groups: Mapping[str, np.ndarray]) -> Iterator[pd.DataFrame]:
         """Rows of all groups; every question is read once, even if it is in several groups."""
         documents = [one for one in DOCUMENTS if one != "own" or self.model.source != "none"]
-        said = {document: self._said(given.asked, document) for document in documents}
-        read = self._reading.read(given.asked)
+        said = {document: self._said(given.masked, document) for document in documents}
+        read = self._reading.read(given.masked)
         searches = self.model.source in SEARCHES
-        found = self._reading.systems(given.asked, self._library, self.first) if searches else {}
+        found = self._reading.systems(given.masked, self._library, self.first) if searches else {}
         for name, places in groups.items():
             texts, answers = ([column[place] for place in places] for column in (given.texts, given.answers))
             for document in documents:
@@ -238,16 +240,16 @@ class TextScores:
             blocks, words = question_blocks(texts), self.text.vocabulary.size
             yield pd.DataFrame(list(self._reading.made(name, read.take(places), blocks, words)))
             if found:
-                relevant = [[int(one)] for one in given.asked.gold[places]]
+                relevant = [[int(one)] for one in given.masked.gold[places]]
                 own_found = {system: ranking[places] for system, ranking in found.items()}
                 yield retrieval_scores(own_found, relevant, texts, len(self._library), _CUTS, name)
 
     @torch.no_grad()
-    def _said(self, asked: Asked, document: str) -> list[str]:
+    def _said(self, masked: MaskedQuestions, document: str) -> list[str]:
         said: list[str] = []
-        for rows in slices(asked):
-            ids, mask, labels = asked.ids[rows], asked.mask[rows], asked.labels[rows]
-            choice, prior = self._read_beside(asked, rows, document)
+        for rows in slices(masked):
+            ids, mask, labels = masked.ids[rows], masked.mask[rows], masked.labels[rows]
+            choice, prior = self._read_with(masked, rows, document)
             words = self.model.word_log_probabilities(ids, mask, labels, choice).double().cpu()
             best = (prior[:, :, None, None] * words.exp()).sum(dim=1).argmax(dim=-1)  # (query, target)
             lengths = (labels != UNSUPERVISED).sum(dim=1).tolist()
@@ -257,16 +259,16 @@ class TextScores:
             ]
         return said
 
-    def _read_beside(self, asked: Asked, rows: slice, document: str) -> tuple[Candidates, Tensor]:
+    def _read_with(self, masked: MaskedQuestions, rows: slice, document: str) -> tuple[Candidates, Tensor]:
         """The candidates of each question (one passage, or those that the model finds) and their weights."""
         if document == "own":
-            choice = self._reading.choice(asked, rows)
-            return choice, self._reading.log_prior(asked.ids[rows], asked.mask[rows], choice).exp()
-        gold = asked.gold[rows]
+            choice = self._reading.choice(masked, rows)
+            return choice, self._reading.log_prior(masked.ids[rows], masked.mask[rows], choice).exp()
+        gold = masked.gold[rows]
         if document == "none":
             choice = without_passage(len(gold))
         else:
-            choice = alone(gold if document == "gold" else self.model.drawn(asked.draws[rows], gold))
+            choice = alone(gold if document == "gold" else self.model.drawn(masked.draws[rows], gold))
         return choice, torch.ones(choice.ids.shape, dtype=torch.float64)
 
     @cached_property
@@ -289,4 +291,4 @@ class TextScores:
         arrays = (one.to(self.model.device) for one in (ids, mask, labels))
         texts, answers = ([column[row] for row in rows] for column in (questions.texts, questions.answers))
         draws = np.array([hash64("own-candidates", 0, text) % (1 << 62) for text in texts])
-        return _Questions(Asked(*arrays, gold=questions.gold[rows], draws=draws), texts, answers)
+        return _Questions(MaskedQuestions(*arrays, gold=questions.gold[rows], draws=draws), texts, answers)

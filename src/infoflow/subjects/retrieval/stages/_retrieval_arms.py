@@ -80,30 +80,30 @@ class ArmModel(SeedModel):
     @cached_property
     def objective(self) -> RetrievalLM:
         """The model's training objective."""
-        return self.asked.objective(self.arm, self.variant)
+        return self.section.objective(self.arm, self.variant)
 
     @property
     def matter(self) -> AbstractReadingMatter:
         """The passages and queries that the model is trained on."""
-        return text_of(self.plan) if self.asked.corpus else self.world
+        return text_of(self.plan) if self.section.corpus else self.world
 
     @property
     def world(self) -> ReadWorld:
         """The world of facts that the model reads; not available for real text."""
-        return read_world(self.asked.world(self.variant), self.asked.world_seed, self.plan.model.positions)
+        return read_world(self.section.world(self.variant), self.section.world_seed, self.plan.model.positions)
 
     @cached_property
     def warm(self) -> WarmModel | None:
         """The retriever that the model starts from; None if it has no retriever."""
         if self.source not in ("frozen", "learned"):
             return None
-        passages = self.asked.world(self.variant).passages
+        passages = self.section.world(self.variant).passages
         return WarmModel(models=self.models, passages=passages, seed=self.seed)
 
     @cached_property
     def warmed(self) -> WarmedReader | None:
         """The pretrained reader that the model starts from; None if it starts from random weights."""
-        return WarmedReader(models=self.models, seed=self.seed) if self.asked.read_updates else None
+        return WarmedReader(models=self.models, seed=self.seed) if self.section.read_updates else None
 
     @cached_property
     def exchanged(self) -> "ArmModel | None":
@@ -131,13 +131,13 @@ class ArmModel(SeedModel):
 
     @property
     def _matter(self) -> list[Any]:
-        return matter_key(self.plan, self.asked.world(self.variant))
+        return matter_key(self.plan, self.section.world(self.variant))
 
     @property
     def _begins(self) -> list[Any]:
         begins: list[Any] = [self.plan.model, self.plan.match, self.seed]
         if self.warm is not None:
-            begins += [self.warm.key, self.variant == "cold" or not self.asked.warm_updates]
+            begins += [self.warm.key, self.variant == "cold" or not self.section.warm_updates]
         if self.exchanged is not None:
             begins += [self.exchanged.key, self.variant]
         if self.warmed is not None:
@@ -146,7 +146,7 @@ class ArmModel(SeedModel):
 
     @property
     def config(self) -> TrainConfig:
-        updates = self.asked.updates if self.exchanged is None else self.asked.exchange_updates
+        updates = self.section.updates if self.exchanged is None else self.section.exchange_updates
         return self.settings(updates, 0.5 if self.halved else 1.0)
 
     @property
@@ -226,7 +226,7 @@ class ArmModel(SeedModel):
     @property
     def wanted(self) -> list[int]:
         """The updates whose weights the plan keeps, including 0 and the last; empty if it keeps none."""
-        num = self.asked.checkpoints
+        num = self.section.checkpoints
         if not num or self.variant:
             return []
         return sorted({round(one * self.config.updates / num) for one in range(num + 1)})
@@ -285,17 +285,17 @@ class _KeepLearning(TrainingHook):
 
 def arm_models(models: StudyModels) -> list[ArmModel]:
     """All models that the plan requests: for each seed the plain ones and "null-share", then the other variants."""
-    asked = models.plan.retrieval
-    if not asked.on:
+    section = models.plan.retrieval
+    if not section.on:
         return []
-    seeds = asked.seeds or models.plan.seeds
-    first = [(arm, variant, seed) for seed in seeds for arm, variant in _core(asked)]
-    others = [variant for variant in asked.variants if variant != "null-share"]
+    seeds = section.seeds or models.plan.seeds
+    first = [(arm, variant, seed) for seed in seeds for arm, variant in _core(section)]
+    others = [variant for variant in section.variants if variant != "null-share"]
     later = [
         (arm, label, seed)
         for variant in others
         for label in (EXCHANGES if variant == "exchange" else (variant,))
-        for arm in asked.arms_of(variant)
+        for arm in section.arms_of(variant)
         for seed in seeds
     ]
     named = [{"arm": arm, "variant": variant, "seed": seed} for arm, variant, seed in [*first, *later]]
@@ -312,10 +312,10 @@ def at_half_rate(models: StudyModels) -> bool:
     return models.plan.retrieval.repeat and not all(model.facts()["learned"] for model in plain_arms(models))
 
 
-def _core(asked: RetrievalPlan) -> list[tuple[str, str]]:
-    plain = [(arm, "") for arm in asked.arms]
-    control = "null-share" in asked.variants
-    return plain + [(arm, "null-share") for arm in OF_VARIANTS["null-share"] if control and arm in asked.arms]
+def _core(section: RetrievalPlan) -> list[tuple[str, str]]:
+    plain = [(arm, "") for arm in section.arms]
+    control = "null-share" in section.variants
+    return plain + [(arm, "null-share") for arm in OF_VARIANTS["null-share"] if control and arm in section.arms]
 
 
 def relative_cost(model: ArmModel | WarmModel | WarmedReader) -> float:

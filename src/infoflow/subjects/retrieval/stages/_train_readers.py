@@ -49,7 +49,7 @@ _PASS = 1024  # maximum padded query tokens per pass, since each query is read w
 
 def is_recording_asked(arm: ArmModel) -> bool:
     """Whether the plan requests a recording of this model: only plain variants are recorded."""
-    return arm.asked.allocation_tokens > 0 and not arm.variant
+    return arm.section.allocation_tokens > 0 and not arm.variant
 
 
 def is_recorded(arm: ArmModel) -> bool:
@@ -59,11 +59,11 @@ def is_recorded(arm: ArmModel) -> bool:
 
 def recording_key(arm: ArmModel) -> str:
     """Key of everything that the recording of a training depends on."""
-    asked, parts = arm.asked, arm.plan.dynamics.parts
+    section, parts = arm.section, arm.plan.dynamics.parts
     config = _config(arm)
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
     tables = [[table.name, table.version] for table in TABLES]
-    return digest([_VERSION, tables, arm.key, settings, parts, asked.allocation_tokens, asked.allocation_negatives])
+    return digest([_VERSION, tables, arm.key, settings, parts, section.allocation_tokens, section.allocation_negatives])
 
 
 def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[LossChangeRecorder]:
@@ -78,9 +78,11 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
     """
     if not is_recording_asked(arm) or not is_begun_with(folder, recording_key(arm), is_recorded(arm)):
         return []
-    asked, parts = arm.asked, arm.plan.dynamics.parts
-    objective = dataclasses.replace(arm.objective, fixed_negatives=asked.allocation_negatives)
-    sample = evaluation_set("train", objective, arm.matter.queries, asked.allocation_tokens, parts, micro_tokens=_PASS)
+    section, parts = arm.section, arm.plan.dynamics.parts
+    objective = dataclasses.replace(arm.objective, fixed_negatives=section.allocation_negatives)
+    sample = evaluation_set(
+        "train", objective, arm.matter.queries, section.allocation_tokens, parts, micro_tokens=_PASS
+    )
     out = arm.models.bench.path(RECORDED, recording_key(arm))
     return [LossChangeRecorder([sample], retrieval_anatomy(model), _config(arm), out)]
 

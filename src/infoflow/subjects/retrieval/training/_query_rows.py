@@ -228,7 +228,7 @@ def question_rows(
     their end; answers never are. The number of masks shows the length of the answer. `ids` are stable question numbers.
     """
     options: Any = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-    asked, wanted = (tokenizer(list(texts), **options).input_ids for texts in (questions, answers))
+    questions_ids, wanted = (tokenizer(list(texts), **options).input_ids for texts in (questions, answers))
     kept = np.array([row for row, answer in enumerate(wanted) if 0 < len(answer) <= answer_tokens], dtype=np.int64)
     if not len(kept):
         raise UserError(
@@ -239,8 +239,8 @@ def question_rows(
     tokens, spans, num_cut = [], [], 0
     for row in kept.tolist():
         room = max_length - 2 - len(wanted[row])
-        num_cut += len(asked[row]) > room
-        question = asked[row][: max(room, 0)]
+        num_cut += len(questions_ids[row]) > room
+        question = questions_ids[row][: max(room, 0)]
         tokens.append(np.array([vocabulary.start, *question, *wanted[row], vocabulary.end], dtype=np.int64))
         spans.append(np.array([[1 + len(question), 1 + len(question) + len(wanted[row])]], dtype=np.int64))
     rows = QueryRows.of_tokens(

@@ -49,7 +49,7 @@ def facts_of_kind(world: FactWorld, kind: Any, limit: int, seed: int = 0) -> lis
     return [facts[place] for place in sorted(chosen)]
 
 
-def asked_by_kind(
+def readings_by_kind(
     model: Any,
     world: FactWorld,
     tokenizer: object,
@@ -62,15 +62,15 @@ def asked_by_kind(
     """At most `facts` facts of each kind, as the model reads them, with the passages of `library` if given."""
     chosen = [facts_of_kind(world, kind, facts, seed) for kind in kinds]
     options: Any = {"model": model, "world": world, "tokenizer": tokenizer, "seed": seed, "passage_library": library}
-    asked = [FactReadings(facts=one, **options) for one in chosen]
-    for one in asked:
+    readings = [FactReadings(facts=one, **options) for one in chosen]
+    for one in readings:
         one.require(documents)
-    if not any(one.has(document) for one in asked for document in documents):
+    if not any(one.has(document) for one in readings for document in documents):
         raise UserError(
             f"No fact of the kinds {', '.join(kinds) or '(none)'} has a document of the kinds "
             f"{', '.join(documents) or '(none)'}. Choose other facts or documents."
         )
-    return asked
+    return readings
 
 
 def logits_of(model: Model, inputs: FactInputs, times: int = 1) -> Tensor:
