@@ -21,8 +21,8 @@ from infoflow.probing import (
     tree_distances,
     tree_sentence,
 )
-from infoflow.probing._structural_measure import is_syntax
-from infoflow.probing._structural_probe import chain, macro_average, spanning_tree, squared_distances
+from infoflow.subjects.probing.measures._structural_measure import is_syntax
+from infoflow.subjects.probing.measures._structural_probe import chain, macro_average, spanning_tree, squared_distances
 
 WIDTH = 14
 

@@ -13,7 +13,7 @@ from rows import Row, Sources, largest
 
 from infoflow.models import Model, load_model
 from infoflow.probing import bert_score
-from infoflow.probing._minimal_pairs import layer_scores, token_rows
+from infoflow.subjects.probing.measures._minimal_pairs import layer_scores, token_rows
 
 SENTENCES = (
     "A cat sits outside.",
