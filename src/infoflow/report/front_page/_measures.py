@@ -257,8 +257,10 @@ MEASURES: tuple[CardMeasure, ...] = (
 
 def card_measures(tables: ModelTables) -> list[CardMeasure]:
     """All candidate measures for cards, of the core and then of the subjects."""
-    offered = [one for own in provided("figures", "CARDS") for one in own]
-    return [*MEASURES, *(card for one in offered for card in (one(tables) if callable(one) else [one]))]
+    found = list(MEASURES)
+    for offered in (one for own in provided("figures", "CARDS") for one in own):
+        found += [offered] if isinstance(offered, CardMeasure) else offered(tables)
+    return found
 
 
 def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:

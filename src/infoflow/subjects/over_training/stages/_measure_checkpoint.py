@@ -54,7 +54,9 @@ COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChang
 class AbstractCheckpoint(AbstractStudyMeasure):
     """A model at a kept update; its rows identify the position in training."""
 
-    is_control = False  # not even at update 0, where its training begins
+    @property
+    def is_control(self) -> bool:
+        return False  # at update 0 it is the beginning of a training
 
     def columns(self) -> dict[str, Any]:
         clock = self.models.clock(self.subject.recipe, self.subject.update or 0)
