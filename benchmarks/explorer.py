@@ -26,8 +26,8 @@ from infoflow.foundation import keep_freed_memory, set_threads
 from infoflow.heads import read_tokens, sentence_inputs
 from infoflow.models import Model, load_model
 from infoflow.subjects.explorer.server._answers import Responses, unwired
-from infoflow.subjects.explorer.server._request import parsed
 from infoflow.subjects.explorer.server._readings import ExploredModel, Readings
+from infoflow.subjects.explorer.server._request import parsed
 
 GOALS = {"all heads": 1.3, "a token hidden": 1.5, "a head closed": 1.5, "lens at a place": 3.0, "relevance": 2.5}
 CHANGES = {

@@ -32,8 +32,8 @@ from torch.nn import functional
 
 from infoflow.foundation import set_threads
 from infoflow.probing import LabelledRows, ProbeGrid, ProbeSettings, train_probes
-from infoflow.probing._batched import _LEAST_STEPS, _examples, _first_weights
-from infoflow.probing._features import Scaling
+from infoflow.subjects.probing.measures._batched import _LEAST_STEPS, _examples, _first_weights
+from infoflow.subjects.probing.measures._features import Scaling
 
 CLASSES, SEEDS = 17, 3
 

@@ -24,6 +24,7 @@ SHORT = {
     "head_weights": "subjects.head_weights.measures",
     "over_training": "subjects.over_training.measures",
     "patching": "subjects.patching.measures",
+    "probing": "subjects.probing.measures",
     "pruning": "subjects.pruning.measures",
     "retrieval": "subjects.retrieval.models",
     "routes": "subjects.routes.measures",
@@ -34,7 +35,7 @@ SHORT = {
 PARTS = ("claims", "figures", "objectives", "settings", "stages", "training")
 ROOMS = [
     "foundation", "results", "corpus", "models", "architectures", "objectives", "flow", "representations", "heads",
-    "probing", "training", "findings", "report", "engine", "studies", "cli", *SHORT,
+    "training", "findings", "report", "engine", "studies", "cli", *SHORT,
     *(f"subjects.{path.parent.name}.{path.stem}" for path in sorted((SOURCES / "subjects").glob("*/*"))
       if path.stem in PARTS),
 ]  # fmt: skip

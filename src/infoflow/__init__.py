@@ -34,12 +34,12 @@ if TYPE_CHECKING:  # what the lazy names below stand for, for editors and type c
     from .studies import analyze as analyze
     from .studies import check_findings as check_findings
     from .studies import merge as merge
-    from .studies import probe as probe
     from .studies import study as study
     from .studies import train_model as train
     from .subjects.adaptation.measures import tune as tune
     from .subjects.explorer.server import explore as explore
     from .subjects.over_scale.stages import over_scale as over_scale
+    from .subjects.probing.stages import probe as probe
     from .subjects.pruning.stages import prune as prune
 
 _HOMES = {
@@ -62,7 +62,7 @@ _HOMES = {
     "check_findings": "studies",
     "merge": "studies",
     "over_scale": "subjects.over_scale.stages",
-    "probe": "studies",
+    "probe": "subjects.probing.stages",
     "prune": "subjects.pruning.stages",
     "study": "studies",
     "train": "studies",

@@ -49,7 +49,7 @@ MISTAKES = {
     "shard beyond the last": (["analyze", "MODEL", "--shard=2/2"], "--shard must be i/n"),
     "setting that an analysis does not have": (
         ["analyze", "MODEL", "--set=model.width=3"],
-        "settings of the analysis and of probes",
+        "settings of the analysis and of probing",
     ),
     "one name for two models": (["compare", "MODEL", ".", "--name=a"], "--name must be given once for each model"),
     "name of several lines": (["prune", "MODEL", "--keep=1", "--name=a\nb"], "printable characters"),

@@ -13,10 +13,10 @@ from infoflow.models import load_model
 
 EXAMPLES = {
     "infoflow.heads": 4,
-    "infoflow.probing": 7,
-    "infoflow.representations": 5,
+    "infoflow.representations": 6,
     "infoflow.subjects.alignment.measures": 3,
     "infoflow.subjects.allocation.measures": 3,
+    "infoflow.subjects.probing.measures": 6,
 }
 """How many each package has at least."""
 

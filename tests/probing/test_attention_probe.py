@@ -8,8 +8,7 @@ from support import tiny_heads as tiny
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
 from infoflow.heads import Annotation
-from infoflow.probing import AttentionProbe
-from infoflow.probing._attention_probe import (
+from infoflow.heads._attention_probe import (
     AttentionTree,
     AttentionWordsTree,
     DistanceWordsTree,
@@ -17,6 +16,7 @@ from infoflow.probing._attention_probe import (
     _sentences,
     distance_features,
 )
+from infoflow.probing import AttentionProbe
 
 
 def sentence(governors, heads=3, width=4, seed=0, oracle=False, absent=()):

@@ -6,8 +6,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, train_probes
-from infoflow.probing._batched import _examples, _first_weights, _Training
-from infoflow.probing._features import ProbeInputs, Scaling
+from infoflow.subjects.probing.measures._batched import _examples, _first_weights, _Training
+from infoflow.subjects.probing.measures._features import ProbeInputs, Scaling
 
 pytestmark = pytest.mark.slow
 
@@ -106,10 +106,10 @@ def test_a_probe_does_not_depend_on_those_beside_it(settings):
 def test_groups_and_streamed_inputs_change_nothing(monkeypatch):
     settings = ProbeSettings(hidden=4, epochs=5)
     whole = train_probes(TRAIN, DEV, grid(), FOUR, settings)
-    monkeypatch.setattr("infoflow.probing._batched._GROUP", 1)
-    monkeypatch.setattr("infoflow.probing._batched._PART", 1 << 12)
-    monkeypatch.setattr("infoflow.probing._features._CHUNK", 1 << 10)
-    monkeypatch.setattr("infoflow.probing._features._HELD", 0)
+    monkeypatch.setattr("infoflow.subjects.probing.measures._batched._GROUP", 1)
+    monkeypatch.setattr("infoflow.subjects.probing.measures._batched._PART", 1 << 12)
+    monkeypatch.setattr("infoflow.subjects.probing.measures._features._CHUNK", 1 << 10)
+    monkeypatch.setattr("infoflow.subjects.probing.measures._features._HELD", 0)
     parts = train_probes(TRAIN, DEV, grid(), FOUR, settings)
     for name, value in whole.parameters.items():
         torch.testing.assert_close(value, parts.parameters[name], atol=1e-4, rtol=1e-3)

@@ -10,8 +10,8 @@ from torch import nn
 
 from infoflow.foundation import UserError, stream
 from infoflow.probing import Schedule, VariationalTraining, online_codelength, variational_codelength
-from infoflow.probing._codelength import PREFIXES, sent_blocks, shuffled_batches
-from infoflow.probing._codelength_codes import (
+from infoflow.subjects.probing.measures._codelength import PREFIXES, sent_blocks, shuffled_batches
+from infoflow.subjects.probing.measures._codelength_codes import (
     first_parameters,
     gate_kl,
     log_alpha,

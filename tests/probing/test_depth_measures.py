@@ -129,7 +129,7 @@ EDGE = {"width": 16, "hidden": 16, "epochs": 3, "seeds": 2, "examples": 300}
 
 def test_both_edge_measures_share_one_training(reader, monkeypatch):
     trained = []
-    path = "infoflow.probing._edge_measure.edge_probe"
+    path = "infoflow.subjects.probing.measures._edge_measure.edge_probe"
     monkeypatch.setattr(path, lambda **given: trained.append(given) or edge_probe(**given))
     mixing, depth = (table_of(measure("arc-label", **EDGE), reader) for measure in (EdgeProbe, EdgeDepth))
     assert len(trained) == 1

@@ -115,7 +115,7 @@ def test_a_share_of_one_class_is_left_out_with_a_note():
 
 
 def test_many_classes_are_learned_in_groups(monkeypatch):
-    monkeypatch.setattr("infoflow.probing._batched._GROUP", 1 << 20)
+    monkeypatch.setattr("infoflow.subjects.probing.measures._batched._GROUP", 1 << 20)
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3000, 6000)
     states = (rng.normal(size=(3000, 1, 16))[labels]).astype(np.float32)

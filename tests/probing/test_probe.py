@@ -91,7 +91,7 @@ def test_neither_batches_nor_padding_matter(model, corpus):
 
 def test_probes_of_one_corpus_share_one_pass(model, corpus, monkeypatch):
     passes = []
-    path = "infoflow.probing._features.collect_features"
+    path = "infoflow.subjects.probing.measures._features.collect_features"
     monkeypatch.setattr(path, lambda *a, **k: (passes.append(1), collect_features(*a, **k))[1])
     together = [Probe("upos", **QUICK), Probe("deprel", **QUICK), Probe("upos", "mlp", hidden=8, **QUICK)]
     found = infoflow.measure(model, corpus, together)["probe_scores"]
@@ -141,7 +141,7 @@ def test_labels_that_are_shuffled_cannot_be_read(model, corpus, monkeypatch):
             parts[name] = replace(part, examples=replace(part.examples, label=label))
         return replace(task, **parts)
 
-    monkeypatch.setattr("infoflow.probing._probed_task.build_task", shuffled)
+    monkeypatch.setattr("infoflow.subjects.probing.measures._probed_task.build_task", shuffled)
     found = scores(model, corpus, Probe("upos", sentences=300, control=False)).query("metric == 'accuracy'")
     assert (found.query("words == 'all'")["value"] - found.query("words == 'all'")["baseline"]).abs().max() < 0.05
 

@@ -28,7 +28,7 @@ def model(corpus) -> Model:
 
 def test_all_examples_of_sentences_are_the_accuracy(model, corpus, monkeypatch) -> None:
     """One example a sentence: the mean of all single ones is what `Probe` says."""
-    monkeypatch.setattr("infoflow.probing._probe_measure.MOST_EXAMPLES", 10**6)
+    monkeypatch.setattr("infoflow.subjects.probing.measures._probe_measure.MOST_EXAMPLES", 10**6)
     found = infoflow.measure(model, corpus, [Probe("length", **QUICK), ProbeExamples("length", **QUICK)])
     scores, examples = found["probe_scores"], found["probe_examples"]
     assert list(examples.columns) == PROBE_EXAMPLES.column_names
@@ -44,7 +44,10 @@ def test_all_examples_of_sentences_are_the_accuracy(model, corpus, monkeypatch) 
 
 def test_probes_are_trained_once_for_both(model, corpus, monkeypatch) -> None:
     calls = []
-    monkeypatch.setattr("infoflow.probing._layers.train_probes", lambda *given: calls.append(1) or train_probes(*given))
+    monkeypatch.setattr(
+        "infoflow.subjects.probing.measures._layers.train_probes",
+        lambda *given: calls.append(1) or train_probes(*given),
+    )
     both = infoflow.measure(model, corpus, [Probe("upos", **QUICK), ProbeExamples("upos", **QUICK)])
     assert len(calls) == 1
     alone = infoflow.measure(model, corpus, [ProbeExamples("upos", **QUICK)])

@@ -6,7 +6,7 @@ from sklearn.metrics import f1_score
 
 from infoflow.foundation import block_of, replicate_weights
 from infoflow.probing import selectivity
-from infoflow.probing._probe_scores import ProbePredictions, score_rows
+from infoflow.subjects.probing.measures._probe_scores import ProbePredictions, score_rows
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from infoflow.probing import (
     depth_scores,
     distance_scores,
     random_maps,
-    spearman_rows,
     structural_probe,
     tree_distances,
     tree_sentence,
 )
-from infoflow.probing._structural_measure import is_syntax
-from infoflow.probing._structural_probe import chain, macro_average, spanning_tree, squared_distances
+from infoflow.representations import spearman_rows
+from infoflow.subjects.probing.measures._structural_measure import is_syntax
+from infoflow.subjects.probing.measures._structural_probe import chain, macro_average, spanning_tree, squared_distances
 
 WIDTH = 14
 

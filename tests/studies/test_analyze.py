@@ -12,7 +12,8 @@ from infoflow.heads import Confidence, Entropy
 from infoflow.models import load_model
 from infoflow.objectives import Vocabulary, make_objective
 from infoflow.results import RunFolder
-from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge, probe
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge
+from infoflow.subjects.probing.stages import probe
 from infoflow.subjects.pruning.stages import prune
 from infoflow.training import ModelConfig, build_models
 

@@ -15,9 +15,10 @@ from infoflow.heads import PatternScores
 from infoflow.models import load_model
 from infoflow.probing import Probe
 from infoflow.results import RunFolder
-from infoflow.studies import ProbingPlan, StudyModels, StudyPlan, graph, study
+from infoflow.studies import StudyModels, StudyPlan, graph, study
 from infoflow.studies.stages import Check, Keep, Train
 from infoflow.subjects.over_training.stages import Course, MeasureCheckpoint, ProbeCheckpoint
+from infoflow.subjects.probing.settings import ProbingPlan
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,10 @@ from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.probing import Probe
-from infoflow.studies import ProbingPlan, Run, StudyModels, StudyPlan, graph, prepare, study
-from infoflow.studies.stages import MeasureModel, ProbeModel
+from infoflow.studies import Run, StudyModels, StudyPlan, graph, prepare, study
+from infoflow.studies.stages import MeasureModel
+from infoflow.subjects.probing.settings import ProbingPlan
+from infoflow.subjects.probing.stages import ProbeModel
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +61,7 @@ def test_every_model_is_probed_beside_its_untrained_twin(
     assert set(scores["task"]) == {"upos", "position"}
     assert set(run.tables["probe_trees"]["probe"]) == {"structural", "random", "chain"}
     model = load_model(trained / "models" / "translation" / "seed-1")
-    probed = prepare(plan, tmp_path / "data").probed
+    probed = prepare(plan, tmp_path / "data").further["probed"]
     assert probed is not None
     options = PassOptions(tokens_per_batch=plan.analysis.tokens_per_batch, decoder_states=False)
     alone = measure(model, probed, [Probe("upos", sentences=90, seeds=1)], options=options)["probe_scores"]

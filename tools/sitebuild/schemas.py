@@ -6,7 +6,7 @@ from typing import Any
 
 from .escaping import cell, escaped
 
-ROOMS = ("results", "corpus", "flow", "representations", "heads", "probing", "training", "findings", "studies")
+ROOMS = ("results", "corpus", "flow", "representations", "heads", "training", "findings", "studies")
 PARTS = ("models", "measures", "claims", "stages")
 """Parts of subjects that export tables."""
 

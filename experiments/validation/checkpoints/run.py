@@ -24,8 +24,8 @@ import infoflow
 from infoflow.flow import PassOptions
 from infoflow.heads import PatternScores, SurfaceStatistics
 from infoflow.models import Model, load_model, model_inputs, pad_rows, sequence_losses
-from infoflow.probing._minimal_pairs import token_rows
 from infoflow.representations import WordGeometry
+from infoflow.subjects.probing.measures._minimal_pairs import token_rows
 
 HERE = Path(__file__).parent
 # Shares of correct pairs of Warstadt et al. (2020), table 3.

@@ -13,7 +13,7 @@ from rows import Row, Sources, largest
 
 from infoflow.models import Model, load_model
 from infoflow.probing import bert_score
-from infoflow.probing._minimal_pairs import layer_scores, token_rows
+from infoflow.subjects.probing.measures._minimal_pairs import layer_scores, token_rows
 
 SENTENCES = (
     "A cat sits outside.",
@@ -83,7 +83,7 @@ def minicons(sources: Sources) -> Iterator[Row]:
     theirs = scorer.IncrementalLMScorer(causal.module, device="cpu", tokenizer=causal.tokenizer)
     sentences = [*SENTENCES, *CANDIDATES[3:]]
     yield Row(
-        function="probing._minimal_pairs.layer_scores",
+        function="subjects.probing.measures._minimal_pairs.layer_scores",
         package="minicons",
         compared=f"SmolLM2, log-probability of {len(sentences)} sentences, after the front token",
         difference=largest(_ours(causal, sentences), theirs.sequence_score(sentences, reduction=_sum, bos_token=True)),
@@ -101,7 +101,7 @@ def minicons(sources: Sources) -> Iterator[Row]:
     transformers.PreTrainedTokenizerBase.batch_encode_plus = transformers.PreTrainedTokenizerBase.__call__
     expected = scorer.MaskedLMScorer(masked, device="cpu", tokenizer=tokenizer, PLL_metric="original")
     yield Row(
-        function="probing._minimal_pairs.layer_scores",
+        function="subjects.probing.measures._minimal_pairs.layer_scores",
         package="minicons",
         compared=f"Random BERT, pseudo-log-likelihood (original) of {len(sentences)} sentences",
         difference=largest(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from infoflow._subjects import provided
+
 from . import _session as cli
 from ._options import Reading, limited, measuring_settings, names_in
 
@@ -75,7 +77,8 @@ class Measuring:
     def options(self, only: Sequence[str] = ()) -> "AnalyzeOptions":
         from infoflow.studies import AnalyzeOptions
 
-        plan = measuring_settings(self.settings, ("analysis", "probing"))
+        further = [name for sections in provided("settings", "OPTIONS") for name in sections]
+        plan = measuring_settings(self.settings, ("analysis", *further))
         names = (
             *("corpus", "text_column", "translation_column", "lines", "chat", "where", "sentences", "control"),
             *("seed", "device", "max_length", "dtype", "quantize", "anonymous"),
@@ -88,7 +91,7 @@ class Measuring:
             tokenizer=self.reading.tokenizer,
             **self.reading.marks,
             measures=plan.analysis,
-            probing=plan.probing,
+            **{name: getattr(plan, name) for name in further},
         )
 
 
@@ -160,7 +163,6 @@ def merge(
         if not runs:
             raise UserError("merge needs the folders that `infoflow analyze --shard i/n` wrote. Got none.")
 
-        from infoflow._subjects import provided
         from infoflow.studies import merge as merge_shards
 
         joined = next((merge for fits, merge in provided("stages", "MERGING") if fits(runs[0])), None)

@@ -23,9 +23,8 @@ from ._analyze import analyze, compare, heads, merge, view
 from ._data import describe, get, list_names, show_example
 from ._doctor import doctor
 from ._examples import epilogue, examples
-from ._fill_in import fill_in, predict
 from ._options import check_arguments, check_extras
-from ._probe import bert_score, probe
+from ._predict import predict
 from ._session import Incomplete, explain
 from ._study import findings, report, stage, stages, study, train, worker
 
@@ -50,7 +49,7 @@ app = App(
 _GROUPS = {name: Group(name, sort_key=key) for key, name in enumerate((BEGIN, EXPERIMENTS, RESULTS, SURROUNDINGS), 1)}
 _COMMANDS: dict[str, dict[int, Callable[..., object]]] = {
     BEGIN: {0: study, 1: analyze, 2: heads, 3: view, 5: report, 6: list_names},
-    EXPERIMENTS: {0: train, 2: compare, 3: probe, 4: fill_in, 5: bert_score, 8: predict},
+    EXPERIMENTS: {0: train, 2: compare, 8: predict},
     RESULTS: {1: findings, 3: merge},
     SURROUNDINGS: {0: doctor, 1: worker, 2: stages, 3: stage},
 }

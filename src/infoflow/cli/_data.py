@@ -167,9 +167,10 @@ def _tables() -> Listed:
 
 
 def _tasks() -> Listed:
-    from infoflow.probing import tasks
+    from infoflow._subjects import provided
 
-    return ["task", "of", "asks"], [[task.name, task.unit, task.about] for task in tasks()]
+    found = [task for tasks in provided("measures", "tasks") for task in tasks()]
+    return ["task", "of", "asks"], [[task.name, task.unit, task.about] for task in found]
 
 
 def _objectives() -> Listed:

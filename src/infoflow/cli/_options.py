@@ -187,7 +187,6 @@ class Reading:
 
 
 _Config = TypeVar("_Config")
-_SECTIONS = {"analysis": "analysis", "probing": "probes"}
 
 
 def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
@@ -218,9 +217,8 @@ def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("an
     from infoflow.studies import StudyPlan
 
     if foreign := [setting for setting in settings if setting.partition(".")[0] not in sections]:
-        named = " and of ".join(_SECTIONS[one] for one in sections)
         raise UserError(
-            f"--set of this command only changes settings of the {named}. Got {foreign[0][:80]}.\n"
+            f"--set of this command only changes settings of the {' and of '.join(sections)}. Got {foreign[0][:80]}.\n"
             "Write for example --set analysis.clusters=100."
         )
     return with_settings(StudyPlan(), settings)

@@ -5,6 +5,7 @@ from ._ablation_measure import ABLATION_TRANSFER, HEAD_ABLATION, ablation_transf
 from ._ablation_measure import Ablation as Ablation
 from ._ablation_measure import ablation as ablation
 from ._ablation_scores import SentenceFunction, VariantScores, corpus_scores, loss_scores
+from ._attention_probe import HEAD_PROBE, AttentionProbe
 from ._attention_rows import Annotation, TokenTags, membership, word_attention
 from ._attention_statistics import HEAD_CONFIDENCE, HEAD_ENTROPY, HEAD_POSITIONAL, HEAD_RARE_TOKEN
 from ._attention_statistics import Confidence as Confidence

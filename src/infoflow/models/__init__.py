@@ -82,5 +82,5 @@ from ._text_scores import (
     stored_bits,
     token_f1,
 )
-from ._tokenizers import TARGET_FOLDER, find_tokenizers
+from ._tokenizers import TARGET_FOLDER, find_tokenizers, front_token, leading
 from ._translate import Readout, as_model_writes, end_token, readout, translate, write_texts

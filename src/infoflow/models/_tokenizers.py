@@ -325,3 +325,19 @@ def _with_space_before(backend: Tokenizer) -> Tokenizer:
         if step and "add_prefix_space" in step:
             step["add_prefix_space"] = True
     return Tokenizer.from_str(json.dumps(described))
+
+
+def leading(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The special tokens that a tokenizer adds before a text."""
+    bare, whole = tokenizer("a", add_special_tokens=False)["input_ids"], tokenizer("a")["input_ids"]
+    starts = [place for place in range(len(whole)) if whole[place : place + len(bare)] == bare]
+    return whole[: starts[0]] if starts else []
+
+
+def front_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The token to add in front if the tokenizer adds none: BOS, or else the end-of-text token, or else None.
+
+    lm-evaluation-harness does the same.
+    """
+    found = (tokenizer.bos_token_id, tokenizer.eos_token_id)
+    return next((int(token) for token in found if token is not None), None)

@@ -21,7 +21,6 @@ from ._summary import UNTESTABLE, ScorecardRow, findings_of
 from .front_page._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
 from .notebook._own_table import own_figure
-from .probing._scores import PROBING, probing_section
 from .representations._change import CHANGES, change_section
 from .representations._knowledge import KNOWS, knowledge_section
 from .representations._lenses import PREDICTS, lenses_section
@@ -123,7 +122,6 @@ _SECTIONS: tuple[tuple[int, Section, Builder], ...] = (
     (60, SIMILARITY, similarity_section),
     (70, SPACE, space_section),
     (80, PREDICTS, lenses_section),
-    (90, PROBING, probing_section),
     (100, NEIGHBOURS, neighbours_section),
     (110, WORDS, words_section),
     (130, HEADS, heads_section),

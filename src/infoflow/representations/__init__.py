@@ -46,16 +46,18 @@ from ._neighbours import TagNeighbours as TagNeighbours
 from ._paired_distance import LAYER_DISTANCE, MODEL_DISTANCE, BlockGroups
 from ._paired_distance import LayerDistance as LayerDistance
 from ._paired_distance import ModelDistance as ModelDistance
-from ._rsa import ItemPairs, RankedSpace, centred_ranks
+from ._rsa import ItemPairs, RankedSpace, centred_ranks, spearman_rows
 from ._rsa import rsa as rsa
 from ._space_metrics import ReferenceLayer, space_values
 from ._space_similarity import SPACE_SIMILARITY
 from ._space_similarity import SpaceSimilarity as SpaceSimilarity
+from ._stacked import Schedule, StackedAdam, first_choice, mlp_logits, mlp_parameters, train_stacked, uniform
 from ._token_map import TOKEN_MAP
 from ._token_map import TokenMap as TokenMap
 from ._usable_information import USABLE_INFORMATION, UsableEstimate, estimate_usable, usable_columns
 from ._usable_information import UsableInformation as UsableInformation
 from ._usable_information import usable_information as usable_information
+from ._usable_mlp import USABLE_INFORMATION_MLP, UsableInformationMLP, usable_by_mlp
 from ._views import average_similarity as average_similarity
 from ._views import intra_sentence_similarity as intra_sentence_similarity
 from ._views import self_similarity as self_similarity

@@ -62,6 +62,19 @@ def centred_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair
     return ranks - ranks.mean()
 
 
+def spearman_rows(first: Float[np.ndarray, "row word"], second: Float[np.ndarray, "row word"]) -> np.ndarray:
+    """Spearman's rank correlation of each row, with mean ranks for ties; NaN if a row is constant."""
+    from scipy.stats import rankdata  # slow import
+
+    ranks = []
+    for values in (first, second):
+        ranked = rankdata(values, axis=1)
+        ranks.append(ranked - ranked.mean(1, keepdims=True))
+    spread = np.sqrt((ranks[0] ** 2).sum(1) * (ranks[1] ** 2).sum(1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(spread > 0, (ranks[0] * ranks[1]).sum(1) / spread, np.nan)
+
+
 def check_dissimilarity(metric: str) -> None:
     if metric not in DISSIMILARITIES:
         raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric}.')

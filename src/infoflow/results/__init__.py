@@ -5,7 +5,7 @@ from ._run_folder import ShownTables
 from ._run_folder import Tables as Tables
 from ._samples import Estimate, replicates_of, seeds_of_pairs
 from ._samples import Samples as Samples
-from ._schema import QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES, SUFFIX, TABLES, linear_replicates, scale_of
+from ._schema import SUFFIX, TABLES, linear_replicates, scale_of
 from ._schema import Column as Column
 from ._schema import TableSchema as TableSchema
 from ._schema import estimate as estimate
@@ -25,6 +25,7 @@ from ._select import (
     select,
     with_keys,
 )
+from ._shared_tables import PROBE_SCORES, QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 from ._subject import BERT, END, KEYS, PAIR_KEYS, UNTRAINED, Recipe, pair_values
 from ._subject import Spec as Spec
 from ._subject import Subject as Subject

@@ -20,11 +20,8 @@ from ._plan_sections import CheckpointsPlan as CheckpointsPlan
 from ._plan_sections import ContextPlan as ContextPlan
 from ._plan_sections import CorpusPlan as CorpusPlan
 from ._plan_sections import EnginePlan as EnginePlan
-from ._plan_sections import ProbingPlan as ProbingPlan
 from ._predict import generate as generate
 from ._predict import predict_words as predict_words
-from ._probe_model import probe
-from ._probe_model import score_pairs as score_pairs
 from ._run import Run as Run
 from ._run import check_findings
 from ._scores import bleu_scores as bleu_scores

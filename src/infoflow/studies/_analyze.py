@@ -2,7 +2,7 @@
 
 import dataclasses
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow._subjects import provided
 from infoflow.corpus import Corpus, load_chat, load_corpus, parse_corpus, template_digest
 from infoflow.engine import InTurn
 from infoflow.flow import AbstractMeasure, first_then_others, given_measures, is_first, load_measures, wait_for_all
@@ -21,7 +22,7 @@ from infoflow.results import GIVEN_SCORES, KEYS, RunFolder, Subject, TableSchema
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, changed, exists, given_models, given_subject, where_of
 from ._graph import Graph, run_stages
-from ._measures import named_measures, probed_corpus, probing_measures, standard_measures
+from ._measures import named_measures, requested_measures, standard_measures
 from ._plan import build_settings
 from ._plan_sections import AnalysisPlan
 from ._plugins import taken_tables
@@ -105,7 +106,7 @@ def _analyze(
     merging: bool = False,
 ) -> None:
     corpus, bench = corpus_of(options, sources), ResultCache(run.path / "work")
-    measuring = _measuring(sources, options, requested_measures(options, own), corpus, bench, merging)
+    measuring = _measuring(sources, options, chosen_measures(options, own), corpus, bench, merging)
     if shard is not None:
         for stage in measuring:
             stage.run_shard(*shard)
@@ -148,17 +149,17 @@ def _measuring(
     return stages
 
 
-def requested_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """The standard measures and probes, or those that write the tables of `only`; the user's own are always added."""
+def chosen_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+    """The standard and requested measures, or those that write the tables of `only`; the user's own are added."""
     if options.where:
-        return _by_token(requested_measures(dataclasses.replace(options, where=""), own))
-    probes = probing_measures(options.probing)
+        return _by_token(chosen_measures(dataclasses.replace(options, where=""), own))
+    requested = requested_measures(options)
     if not options.only:
-        taken = {measure.name for measure in probes}  # a table that the probing plan requests is written once
-        return [*(each for each in standard_measures(options.measures) if each.name not in taken), *probes, *own]
-    others = {GIVEN_SCORES.name, *(measure.name for measure in (*probes, *own))}
+        taken = {measure.name for measure in requested}  # a table that a section requests is written once
+        return [*(each for each in standard_measures(options.measures) if each.name not in taken), *requested, *own]
+    others = {GIVEN_SCORES.name, *(measure.name for measure in (*requested, *own))}
     named = named_measures(options.measures, [name for name in options.only if name not in others], others=[*others])
-    return [*named, *(measure for measure in probes if measure.name in options.only), *own]
+    return [*named, *(measure for measure in requested if measure.name in options.only), *own]
 
 
 def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
@@ -290,13 +291,16 @@ def _tables_of(plan: Any) -> str:
 def corpus_of(options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
     """The distinct sentences that an analysis reads, or conversations formatted by its models' chat template."""
     chat = partial(_chats, options=options, sources=sources) if options.chat else None
-    if options.probing.on:
-        corpus = first_then_others(lambda: probed_corpus(options, chat))
-        return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
-    how = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column", "lines")}
-    whole = first_then_others(lambda: chat(options.corpus) if chat else load_corpus(options.corpus, **how))
-    corpus = at_most(distinct(whole), options.sentences)
+    corpus = first_then_others(lambda: _read(options, chat))
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
+
+
+def _read(options: AnalyzeOptions, chat: Callable[[str], Corpus] | None) -> Corpus:
+    for read in provided("stages", "requested_corpus"):
+        if (corpus := read(options, chat)) is not None:
+            return corpus
+    how = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column", "lines")}
+    return at_most(distinct(chat(options.corpus) if chat else load_corpus(options.corpus, **how)), options.sentences)
 
 
 _NO_CHAT = ("text_column", "translation_column", "prefix", "labels", "label_column", "bad_column", "tags", "lines")

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infoflow import corpus
+from infoflow._subjects import provided
 from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import SilentDisplay, UserError, current_display, digest, kept, use_display
 from infoflow.objectives import AbstractObjective, AbstractPairObjective, Reads, Vocabulary
 from infoflow.training import ExampleRows, PairRows, TokenRows, TrainingData, WindowRows
 
-from ._measures import task_corpus
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import StudyPlan
 from ._plan_sections import CorpusPlan
@@ -34,7 +34,7 @@ class StudyData:
     other_domain: (
         corpus.Corpus | None
     )  # one row for each distinct source that is not in the study; None: the plan names no such corpus
-    probed: corpus.Corpus | None  # sentences for training and scoring probes; None: no tasks
+    further: Mapping[str, corpus.Corpus | None]  # sentences of subjects by name; None: the plan needs none
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     counted: bool  # whether an objective draws tokens by their frequency in training
@@ -150,6 +150,18 @@ def _fitting(length: int, positions: int, what: str) -> int:
     return length
 
 
+class Sentences(NamedTuple):
+    """Sentences that a subject adds to the data of a study."""
+
+    settings: Callable[[StudyPlan], list[Any]]  # settings that they depend on, besides the corpus; empty: none needed
+    read: Callable[[StudyPlan, corpus.Corpus], corpus.Corpus | None]  # from the plan and the analysed sentences
+
+
+def further_sentences() -> dict[str, Sentences]:
+    """The sentences that subjects add, by name."""
+    return {name: own for added in provided("stages", "SENTENCES") for name, own in added.items()}
+
+
 Tokenizers = tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]
 """The tokenizers of the source and, if there is one, of the target."""
 
@@ -206,7 +218,7 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[corpus.Corpus], Toke
         test=parts.test,
         analysed=analysed,
         other_domain=_other_domain(text, parts, plan.corpus, parallel),
-        probed=_probed(analysed, plan),
+        further={name: own.read(plan, analysed) for name, own in further_sentences().items()},
         tokenizer=tokenizers[0],
         target_tokenizer=tokenizers[1],
         counted=any(objective.needs_counts for objective in objectives),
@@ -214,15 +226,6 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[corpus.Corpus], Toke
         parts=parts,
         key=key,
     )
-
-
-def _probed(analysed: corpus.Corpus, plan: StudyPlan) -> corpus.Corpus | None:
-    """The sentences on which probes are trained and scored; their lengths are those that the models were trained on."""
-    if not plan.probing.on:
-        return None
-    probing = plan.probing
-    named = probing.corpus and distinct(usable(task_corpus(probing, probing.corpus), plan.corpus))
-    return at_most(named or analysed, probing.corpus_sentences)
 
 
 def _other_domain(text: corpus.Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> corpus.Corpus | None:

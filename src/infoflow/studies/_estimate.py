@@ -18,7 +18,7 @@ from infoflow.flow import AbstractMeasure, Intervention, Measure, PassOptions, S
 from infoflow.foundation import UserError
 from infoflow.models import empty_model, existing, find_tokenizers
 
-from ._analyze import corpus_of, requested_measures
+from ._analyze import chosen_measures, corpus_of
 from ._given import AnalyzeOptions
 from ._measures import wanted_at
 
@@ -190,7 +190,7 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
 
 def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[Estimate]]:
     """The counts, the bytes of the weights, and the estimates for an analysis that has not begun."""
-    measures = requested_measures(options, [])
+    measures = chosen_measures(options, [])
     counts, weights = _counted(
         source, corpus_of(options, [source]), options.tokenizer, options.max_length, options.device
     )

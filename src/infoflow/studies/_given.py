@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,14 +21,14 @@ from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.results import GIVEN_SCORES, UNTRAINED, Recipe, Spec, Subject, ratio_estimate
 from infoflow.training import trained_objective
 
-from ._plan_sections import AnalysisPlan, ProbingPlan
+from ._plan_sections import AnalysisPlan, with_sections
 
 _LONGEST_NAME = 80  # characters
 _TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags", "names")  # fields of `AnalyzeOptions`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnalyzeOptions:
+class CoreOptions:
     """What `analyze` reads and how, as plain values that run.json stores so that shards can be merged later."""
 
     corpus: foundation.RequiredFile = "tatoeba-en-fr"
@@ -59,14 +59,26 @@ class AnalyzeOptions:
     names: tuple[str, ...] = field(default=(), metadata=LATER)  # of the models, instead of their paths
     anonymous: bool = False  # omit all paths and names of local files from the output
     measures: AnalysisPlan = field(default_factory=AnalysisPlan)
-    probing: ProbingPlan = field(default_factory=ProbingPlan)  # the probes' tables are added to those of `only`
 
     def __post_init__(self) -> None:
         foundation.check_settings(self)
         where_of(self)
 
 
-def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
+if TYPE_CHECKING:
+    from infoflow.subjects.probing.settings import ProbingPlan
+
+    @dataclass(frozen=True, kw_only=True, slots=True)
+    class AnalyzeOptions(CoreOptions):
+        """The sections of all subjects, for type checkers and editors."""
+
+        probing: ProbingPlan = field(default_factory=ProbingPlan)
+
+else:
+    AnalyzeOptions = with_sections(CoreOptions, "AnalyzeOptions", "OPTIONS", CoreOptions.__doc__)
+
+
+def where_of(options: CoreOptions) -> tuple[str, str] | None:
     """The tag that selects the tokens to count, and its required value."""
     if not options.where:
         return None

@@ -17,8 +17,9 @@ from infoflow.results import RunFolder
 from ._forecast import Forecast
 from ._plan import StudyPlan
 from ._study_models import StudyModels
-from .stages import AbstractStage, Check, MeasureModel, ProbeModel
+from .stages import AbstractStage, Check, MeasureModel
 from .stages import stages as stage_kinds
+from .stages._measure import AbstractStudyMeasure
 
 RECORDS = "stages"
 _SHARES = 10**6  # resolution of the shares of a GPU
@@ -171,8 +172,7 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
     with current_display().progress(title, len(missing)) as progress, chosen as opened:
         reporter = _Reporter(missing, folder, progress)
         # controls last, since a report of an unfinished study shows trained models first
-        measures = MeasureModel | ProbeModel
-        last = sorted(missing, key=lambda stage: isinstance(stage, measures) and not stage.subject.trained)
+        last = sorted(missing, key=lambda stage: isinstance(stage, AbstractStudyMeasure) and stage.is_control)
         endings = opened.run(last, reporter)
         reporter.close()
     left = {stage.key for stage in missing if stage.key not in endings or endings[stage.key].state != "done"}

@@ -1,100 +1,36 @@
-"""The default measures and requested probes of a study and of `infoflow analyze`."""
+"""The measures of a study and of `infoflow analyze`: by default, by name, and requested by sections of subjects."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from infoflow import heads, probing, representations
+from infoflow import heads, representations
 from infoflow._subjects import provided
-from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure, PairMeasure, Regime, describe_measure
-from infoflow.foundation import SilentDisplay, UserError, did_you_mean, use_display
+from infoflow.foundation import UserError, did_you_mean
 from infoflow.results import TABLES, TASK_SCORES
 
-from ._parts import at_most, distinct
 from ._plan import StudyPlan
-from ._plan_sections import OF_ATTENTION, OF_TREES, AnalysisPlan, ProbingPlan
+from ._plan_sections import AnalysisPlan
 
 if TYPE_CHECKING:
     from ._given import AnalyzeOptions
 
 
-def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
-    """Measures for each task with each probe; probes of trees and minimal pairs appear once."""
-    found: list[AbstractMeasure] = []
-    for task in dict.fromkeys(task for task in plan.tasks if task != probing.MINIMAL_PAIRS_TASK):
-        for probe in plan.probes_of(task):
-            found += _probe(plan, task, probe)
-    if OF_TREES in plan.probes:
-        found.append(probing.StructuralProbe(sentences=plan.sentences, seeds=plan.seeds))
-    if OF_ATTENTION in plan.probes:
-        found.append(probing.AttentionProbe(sentences=plan.sentences))
-    if probing.MINIMAL_PAIRS_TASK in plan.tasks:
-        found.append(probing.MinimalPairs(pairs=plan.sentences))
-    return found
-
-
-def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
-    sizes = {"sentences": plan.sentences, "seeds": plan.seeds}
-    if probe == "edge":
-        return [probing.EdgeProbe(task, **sizes), probing.EdgeDepth(task, **sizes)]
-    if probe in ("online", "variational"):
-        return [probing.Codelength(task, code=probe, **sizes)]
-    own = {"probe": probe, "sizes": plan.sizes, **sizes}
-    return [probing.Probe(task, **own), *([probing.ProbeExamples(task, **own)] if probe == "linear" else [])]
-
-
-def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | None = None) -> Corpus:
-    """The sentences for the tasks of an analysis, followed by those of its test corpus; `chat` reads conversations."""
-    plan = options.probing
-    columns = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column")}
-    columns |= {"bad_column": options.bad_column, "lines": options.lines}
-
-    def read(source: str, labels: str) -> Corpus:
-        corpus = chat(source) if chat else task_corpus(plan, source, tags=options.tags, labels=labels, **columns)
-        # many minimal pairs share one acceptable sentence
-        return at_most(corpus if "bad" in corpus.columns else distinct(corpus), options.sentences)
-
-    corpus = read(options.corpus, options.labels)
-    corpus = corpus.with_test(read(options.test, "")) if options.test else corpus
-    check_tasks(plan, corpus)
-    return corpus
-
-
-def task_corpus(plan: ProbingPlan, source: str, **how: Any) -> Corpus:
-    """The corpus called `source`, with the columns that the plan's tasks need; for `how`, see `load_task_corpus`."""
-    corpus = probing.load_task_corpus(source, _tasks(plan), **how)
-    for task in _tasks(plan):
-        probing.check_task(task, corpus)
-    return corpus
-
-
-def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
-    """Build every task once, so that a faulty one is reported before any model is trained or read."""
-    with use_display(SilentDisplay()):  # the probing itself reports what is left out
-        for task in _tasks(plan):
-            probing.check_task(task, corpus)
-            if task != probing.MINIMAL_PAIRS_TASK:
-                probing.build_task(task, corpus)
-
-
-def _tasks(plan: ProbingPlan) -> list[str]:
-    """The plan's tasks; tree probes need the columns of arcs."""
-    return [*plan.tasks, *(["arc"] if plan.trees else [])]
-
-
-def probing_tables(plan: ProbingPlan) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(measure.name for measure in probing_measures(plan)))
-
-
 SCORES_ONLY = "task_scores"
 """The name in `AnalysisPlan.tables` for only the scores, which every study has."""
 
-OF_PROBES = (probing.PROBE_SCORES.name, probing.MINIMAL_PAIRS.name)
-"""Tables of the section `probing` that can be computed at checkpoints, on request."""
-_MORE_INFORMATION = (probing.USABLE_INFORMATION_MLP.name, representations.MUTUAL_INFORMATION_WITHOUT_POSITION.name)
+_MORE_INFORMATION = (
+    representations.USABLE_INFORMATION_MLP.name,
+    representations.MUTUAL_INFORMATION_WITHOUT_POSITION.name,
+)
 _BY_NAME = (heads.HEAD_BY_DISTANCE.name, heads.HEAD_RETRIEVAL.name)  # tables about long texts
 _MOST_CLUSTERS = 10_000  # the published number, for when training sentences are read too
+
+
+def requested_measures(settings: Any) -> list[AbstractMeasure]:
+    """The measures that sections of subjects request, in a plan or in the options of an analysis."""
+    return [measure for request in provided("stages", "requested") for measure in request(settings)]
 
 
 def light_tables() -> list[str]:
@@ -129,26 +65,16 @@ def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
     """Names of the tables that the plan requests at a checkpoint, either at a heavy step or at any other step."""
     names = list(plan.checkpoints.light or light_tables()) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
-    elsewhere = [*(name for own in provided("measures", "OF_CHECKPOINTS") for name in own), *OF_PROBES]
+    elsewhere = [name for own in provided("measures", "OF_CHECKPOINTS") for name in own]
     named_measures(
         replace(plan.analysis, tables=()),
         [name for name in wanted if name not in elsewhere],
         "checkpoints.light and heavy",
         elsewhere,
     )
-    _check_probed(plan, [name for name in wanted if name in OF_PROBES])
+    for check in provided("stages", "check_checkpoints"):
+        check(plan, wanted)
     return wanted
-
-
-def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
-    """Refuse probing tables that the section `probing` does not request."""
-    made = {measure.name for measure in probing_measures(plan.probing)} if names else set()
-    if missing := [name for name in names if name not in made]:
-        what = 'tasks = ["minimal-pairs"]' if missing[0] == probing.MINIMAL_PAIRS.name else 'tasks = ["upos"]'
-        raise UserError(
-            f"checkpoints.light and heavy name {missing[0]}, but no setting of [probing] computes it. Add {what} "
-            "there, or leave the table out."
-        )
 
 
 def named_measures(
@@ -189,7 +115,7 @@ def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
         (representations.MutualInformation, information),
         (representations.UsableInformation, usable),
         (representations.MutualInformationWithoutPosition, information),
-        (probing.UsableInformationMLP, usable),
+        (representations.UsableInformationMLP, usable),
     ]
     regimes: tuple[Regime, ...] = ("clean", "training")
     return [
@@ -222,7 +148,7 @@ def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
         heads.AttentionByDistance(),
         heads.RetrievalHeads(),
         heads.SpecialGradient(),
-        probing.AttentionProbe(sentences=plan.probe_sentences),
+        heads.AttentionProbe(sentences=plan.probe_sentences),
         heads.Relevance(sentences=plan.relevance_sentences),
         heads.Importance(sentences=plan.importance_sentences),
         heads.Ablation(sentences=plan.ablation_sentences),

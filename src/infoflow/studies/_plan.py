@@ -3,7 +3,7 @@
 import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -120,7 +120,6 @@ class CorePlan:
     analysis: _plan_sections.AnalysisPlan = field(default_factory=_plan_sections.AnalysisPlan)
     checkpoints: _plan_sections.CheckpointsPlan = field(default_factory=_plan_sections.CheckpointsPlan)
     context: _plan_sections.ContextPlan = field(default_factory=_plan_sections.ContextPlan)
-    probing: _plan_sections.ProbingPlan = field(default_factory=_plan_sections.ProbingPlan)
     engine: _plan_sections.EnginePlan = field(default_factory=_plan_sections.EnginePlan)
     plugins: PluginsPlan = field(default_factory=PluginsPlan)
 
@@ -221,22 +220,11 @@ class CorePlan:
         return asdict(self)
 
 
-def _with_subjects() -> type[CorePlan]:
-    """The plan class with the sections of all subjects after the core's own."""
-    found = {name: kind for own in provided("settings", "SECTIONS") for name, kind in own.items()}
-    added = [
-        (name, kind, field(default_factory=kind if isinstance(kind, type) else tuple)) for name, kind in found.items()
-    ]
-    plan = make_dataclass("StudyPlan", added, bases=(CorePlan,), frozen=True, kw_only=True, slots=True)
-    plan.__module__ = __name__
-    plan.__doc__ = "One corpus and one budget; the objective varies, and so does the architecture if several are named."
-    return plan
-
-
 if TYPE_CHECKING:
     from infoflow.subjects.adaptation.settings import DomainPlan, TunePlan
     from infoflow.subjects.alignment.settings import AlignmentPlan
     from infoflow.subjects.allocation.settings import DynamicsPlan
+    from infoflow.subjects.probing.settings import ProbingPlan
     from infoflow.subjects.pruning.settings import PruningPlan
     from infoflow.subjects.retrieval.settings import RetrievalPlan
     from infoflow.subjects.transplant.settings import TransplantPlan
@@ -248,13 +236,19 @@ if TYPE_CHECKING:
         alignment: AlignmentPlan = field(default_factory=AlignmentPlan)
         domain: DomainPlan = field(default_factory=DomainPlan)
         dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
+        probing: ProbingPlan = field(default_factory=ProbingPlan)
         pruning: PruningPlan = field(default_factory=PruningPlan)
         retrieval: RetrievalPlan = field(default_factory=RetrievalPlan)
         transplant: TransplantPlan = field(default_factory=TransplantPlan)
         tune: tuple[TunePlan, ...] = ()
 
 else:
-    StudyPlan = _with_subjects()
+    StudyPlan = _plan_sections.with_sections(
+        CorePlan,
+        "StudyPlan",
+        "SECTIONS",
+        "One corpus and one budget; the objective varies, and so does the architecture if several are named.",
+    )
 
 
 def stored_plan(run: RunFolder, run_code: bool = False) -> StudyPlan:

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from infoflow._subjects import provided
 from infoflow.architectures import FAMILIES, check_trained_on
 from infoflow.corpus import Lines, SplitRule, TextColumns
 from infoflow.flow import PassOptions
@@ -31,56 +32,6 @@ from infoflow.training import DEFAULT_SCHEDULE, TrainConfig, checkpoint_steps
 
 if TYPE_CHECKING:
     from ._plan import CorePlan
-
-
-OF_TREES = "structural"
-"""The probe of tree geometry, which has no task."""
-OF_ATTENTION = "attention"
-"""The probes that read a tree from the attention of all heads; they have no task either."""
-WITHOUT_TASK = (OF_TREES, OF_ATTENTION)
-PROBES = ("linear", "mlp", "edge", "online", "variational", *WITHOUT_TASK)
-Sizes = Annotated[tuple[Annotated[float, Limits(above=0, at_most=1)], ...], Limits(filled=True)]
-Kinds = Annotated[tuple[str, ...], Limits(filled=True)]
-_Few = Annotated[int, Limits(at_least=1, at_most=100)]
-_Three = Annotated[int, Limits(at_least=3, at_most=10**9)]  # one sentence each for training, early stopping and test
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProbingPlan:
-    """What is probed in every model, trained or untrained. Without tasks or tree probes, nothing is probed.
-
-    Plain text tasks (`word`, `position`, `length`, `word-content`, `bigram-shift`) work on any sentences; the other
-    tasks need an annotated corpus. `infoflow probe MODEL` without a task lists all tasks and their requirements.
-    """
-
-    tasks: tuple[str, ...] = ()  # names of tasks, also "minimal-pairs"
-    probes: Kinds = ("linear",)  # for all tasks or, as "mlp:upos", for one; structural and attention probe trees
-    corpus: File = ""  # corpus for a study, as for `load_corpus`; "": the sentences that its models are analysed on
-    corpus_sentences: CountOrNone = 0  # maximum number, chosen by hash; 0: all
-    sentences: _Three = 2000  # sentences of each task: three fifths train, one fifth stops early, one fifth is scored
-    sizes: Sizes = (1.0,)  # shares of the training sentences, for linear probes and mlp
-    seeds: _Few = 3  # of each probe: initial weights, order, control labels
-
-    def __post_init__(self) -> None:
-        check_settings(self, "probing")
-        one_of("probing.probes", tuple(probe.partition(":")[0] for probe in self.probes), PROBES)
-        if self.tasks:
-            one_of("probing.probes", tuple(of for probe in self.probes if (of := probe.partition(":")[2])), self.tasks)
-
-    @property
-    def on(self) -> bool:
-        """Whether anything is probed."""
-        return bool(self.tasks) or self.trees
-
-    @property
-    def trees(self) -> bool:
-        """Whether tree probes, which have no task, are requested."""
-        return any(name in self.probes for name in WITHOUT_TASK)
-
-    def probes_of(self, task: str) -> list[str]:
-        """The probes of a task."""
-        asked = (probe.partition(":") for probe in self.probes)
-        return list(dict.fromkeys(name for name, _, of in asked if name not in WITHOUT_TASK and of in ("", task)))
 
 
 Reference = Literal["final", "previous", "initial", "other-seed"]
@@ -246,6 +197,17 @@ class EnginePlan:
 
     def __post_init__(self) -> None:
         check_settings(self, "engine")
+
+
+def with_sections(core: type, name: str, hook: str, about: str) -> type:
+    """The dataclass `core` with the subjects' sections after its own fields; `about` is its docstring."""
+    found = {section: kind for own in provided("settings", hook) for section, kind in own.items()}
+    added = [
+        (one, kind, field(default_factory=kind if isinstance(kind, type) else tuple)) for one, kind in found.items()
+    ]
+    made = make_dataclass(name, added, bases=(core,), frozen=True, kw_only=True, slots=True)
+    made.__module__, made.__doc__ = core.__module__, about
+    return made
 
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")

@@ -10,8 +10,7 @@ import torch
 
 from infoflow.foundation import UserError, hash64, stream
 from infoflow.heads import lens_logits, read_blanks, token_name
-from infoflow.models import Model, end_token, forward_logits, model_inputs, translate
-from infoflow.probing import leading
+from infoflow.models import Model, end_token, forward_logits, leading, model_inputs, translate
 
 from ._given import untrained
 

@@ -21,8 +21,7 @@ from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import BERT, Recipe, RunFolder, Subject
 
-from ._data import StudyData, prepare
-from ._measures import check_tasks
+from ._data import StudyData, further_sentences, prepare
 from ._plan import StudyPlan
 from ._result_cache import ResultCache
 
@@ -30,7 +29,7 @@ Own = TypeVar("Own")
 TRAINED = "trained"  # result cache stage for facts of finished training runs
 _VERSION = 1  # to be increased when the same plan trains other models or gives other scores
 _COPIES = 10  # passes of pairs over the training text, each with different pairs (BERT's dupe_factor)
-_NOTED = ("key", "other_domain", "probed")  # digests of the data that keys depend on
+_NOTED = ("key", "other_domain")  # digests of the data that keys depend on
 _BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last")
 
 
@@ -48,14 +47,14 @@ class StudyModels:
         known = prepared_keys(plan, run) if prepared else {}
         self.prepared = bool(known)
         if known:
-            self.data_key, self.other_domain, self.probed = (known[name] for name in _NOTED)
+            self.data_key, self.other_domain = (known[name] for name in _NOTED)
+            self.further = {name: known[name] for name in further_sentences()}
         else:
-            self.data_key = self.data.key
-            self.other_domain, self.probed = _digest(self.data.other_domain), _digest(self.data.probed)
-            if self.data.probed is not None:
-                check_tasks(plan.probing, self.data.probed)
-            self._write_note()
+            self.data_key, self.other_domain = self.data.key, _digest(self.data.other_domain)
+            self.further = {name: _digest(own) for name, own in self.data.further.items()}
         self._own = {type(one): one for prepare in provided("stages", "prepared") for one in prepare(self, prepared)}
+        if not known:
+            self._write_note()
 
     def own(self, kind: type[Own]) -> Own:
         """What a subject has prepared for these models, such as the tasks on which they are fine-tuned."""
@@ -70,7 +69,7 @@ class StudyModels:
         """Store what keys depend on for other processes of this study, most of which need no sentences."""
         if is_first():
             of = _of(self.plan)
-            facts = {"of": of, "key": self.data_key, "other_domain": self.other_domain, "probed": self.probed}
+            facts = {"of": of, "key": self.data_key, "other_domain": self.other_domain, **self.further}
             with atomic_write(_note(self.run)) as temporary:
                 temporary.write_text(json.dumps(facts), encoding="utf-8")
         wait_for_all()
@@ -312,12 +311,13 @@ def prepared_keys(plan: StudyPlan, run: RunFolder) -> dict[str, Any]:
         facts = read_object(_note(run))
     except (OSError, ValueError):
         return {}
-    return facts if {"of", *_NOTED} <= facts.keys() and facts["of"] == _of(plan) else {}
+    needed = {"of", *_NOTED, *further_sentences()}
+    return facts if needed <= facts.keys() and facts["of"] == _of(plan) else {}
 
 
 def _of(plan: StudyPlan) -> str:
-    probed = [plan.analysis.sentences, plan.probing] if plan.probing.on else []
-    return digest([version("infoflow"), plan.corpus, *probed])
+    further = [value for own in further_sentences().values() for value in own.settings(plan)]
+    return digest([version("infoflow"), plan.corpus, *further])
 
 
 def _note(run: RunFolder) -> Path:

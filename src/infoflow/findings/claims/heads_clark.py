@@ -1,7 +1,13 @@
 """Claims about heads: C1, C2, C3, C4, C5."""
 
-from infoflow.heads import HEAD_COREFERENCE, HEAD_LAYER_DISTANCE, HEAD_RELATIONS, HEAD_SPECIAL_GRADIENT, HEAD_SURFACE
-from infoflow.probing import HEAD_PROBE
+from infoflow.heads import (
+    HEAD_COREFERENCE,
+    HEAD_LAYER_DISTANCE,
+    HEAD_PROBE,
+    HEAD_RELATIONS,
+    HEAD_SPECIAL_GRADIENT,
+    HEAD_SURFACE,
+)
 
 from .._finding import GAIN, SHARE, Condition, Curves, claim, exceeds, stays_below
 from .._head_numbers import CHOSEN, best_heads, busiest_layer, heads

@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from infoflow._subjects import provided
 from infoflow.heads import HEAD_CONFIDENCE, HEAD_PRUNING_CURVE, HEAD_SURFACE
-from infoflow.probing import PROBE_SCORES
 from infoflow.representations import (
     CONTEXT_NEIGHBOURS,
     GEOMETRY,
@@ -25,7 +24,6 @@ from .._curves import mean_of_draws
 from .._in_words import Samples
 from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from ..probing._rows import all_examples, of, one_probe, task_label, tasks_of
 from ..representations._information import LIMITED_BY, input_rows, output_rows
 from ..representations._lenses import one_choice
 
@@ -258,36 +256,11 @@ MEASURES: tuple[CardMeasure, ...] = (
 
 
 def card_measures(tables: ModelTables) -> list[CardMeasure]:
-    """All candidate measures for cards."""
-    return [*MEASURES, *_of_tasks(tables), *(one for own in provided("figures", "CARDS") for one in own)]
-
-
-def _of_tasks(tables: ModelTables) -> list[CardMeasure]:
-    frame = tables.get(PROBE_SCORES.name)
-    return [] if frame is None else [_of_task(task) for task in tasks_of(of(frame, metric="accuracy", labels="task"))]
-
-
-def _of_task(task: str) -> CardMeasure:
-    def rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-        scores = of(frame, metric="accuracy", words="all", labels="task", task=task)
-        return models.main(all_examples(one_probe(scores)))
-
-    name = task_label(task)
-    return CardMeasure(
-        figure="probe-accuracy",
-        axis="accuracy",
-        noun=f"the accuracy of {name}",
-        section="probing",
-        question=f"Which layer is best for {name}?",
-        table=PROBE_SCORES.name,
-        rows=rows,
-        contrast="best",
-        opening="A probe reads it best ",
-        rises="in layer {at} of {line}, with an accuracy of",
-        falls="in layer {at} of {line}, with an accuracy of",
-        bounded=True,
-        fills=True,
-    )
+    """All candidate measures for cards, of the core and then of the subjects."""
+    found = list(MEASURES)
+    for offered in (one for own in provided("figures", "CARDS") for one in own):
+        found += [offered] if isinstance(offered, CardMeasure) else offered(tables)
+    return found
 
 
 def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:

@@ -11,9 +11,8 @@ import pandas as pd
 from infoflow.findings import FINDINGS_OVER_SCALE, FINDINGS_TABLE
 from infoflow.heads import HEAD_CONFIDENCE, HEAD_ROLES
 from infoflow.objectives import Metric, metrics_of
-from infoflow.probing import PROBE_SCORES
 from infoflow.representations import MUTUAL_INFORMATION
-from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES, RunFolder
+from infoflow.results import PROBE_SCORES, RETRIEVAL_SCORES, TASK_SCORES, RunFolder
 
 from .._figure import ReportFigure
 from .._in_words import count_text, decimals, listed, number

@@ -33,7 +33,7 @@ def nearest(written: str, names: Iterable[str], number: int = 3) -> list[str]:
     return sorted(dict.fromkeys(names), key=likeness, reverse=True)[:number]
 
 
-_ROOMS = ("corpus", "models", "flow", "representations", "heads", "probing", "training", "findings", "results")
+_ROOMS = ("corpus", "models", "flow", "representations", "heads", "training", "findings", "results")
 _PARTS = ("measures", "models", "claims")
 
 _MODELS = {column.name for column in (*KEYS, *PAIR_KEYS)}

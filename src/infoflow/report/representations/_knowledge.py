@@ -7,8 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.probing import USABLE_INFORMATION_MLP
-from infoflow.representations import IDENTITY_NEIGHBOURS, MUTUAL_INFORMATION_WITHOUT_POSITION, USABLE_INFORMATION
+from infoflow.representations import (
+    IDENTITY_NEIGHBOURS,
+    MUTUAL_INFORMATION_WITHOUT_POSITION,
+    USABLE_INFORMATION,
+    USABLE_INFORMATION_MLP,
+)
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
 from .._curves import Wording, trend_words

@@ -11,7 +11,6 @@ from ._measure import LoadedOnce as LoadedOnce
 from ._measure import MeasureGiven as MeasureGiven
 from ._measure_model import Compare as Compare
 from ._measure_model import MeasureModel as MeasureModel
-from ._measure_model import ProbeModel as ProbeModel
 from ._stage import AbstractStage as AbstractStage
 from ._train import Retrain as Retrain
 from ._train import Train as Train
@@ -21,7 +20,6 @@ _STAGES: tuple[tuple[int, type[AbstractStage]], ...] = (
     (10, Keep),
     (50, Retrain),
     (60, MeasureModel),
-    (70, ProbeModel),
     (80, Compare),
     (120, MatchModel),
     (125, ShowExample),

@@ -20,7 +20,7 @@ from infoflow.objectives import AbstractObjective
 from infoflow.results import GIVEN_SCORES, TASK_SCORES, Subject
 
 from .._given import AnalyzeOptions, GivenModel, given_scores
-from .._measures import measures_by_table, pair_measures, wanted_at
+from .._measures import measures_by_table, pair_measures, requested_measures, wanted_at
 from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._scores import content_ids_of, task_scores
 from ._stage import AbstractMeasuring, OfModels
@@ -115,6 +115,10 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
     @property
     def objective(self) -> AbstractObjective:
         return self.models.objective(self.subject.recipe)
+
+    @property
+    def is_control(self) -> bool:
+        return not self.subject.trained
 
     def plain_schemas(self) -> Schemas:
         return {name: writing[0].table for name, writing in self.by_table.items()}
@@ -240,7 +244,7 @@ class MeasureGiven(AbstractMeasureStage):
                 f"{' and '.join(names)} of {model.name}: left out, because {reason}. --only computes them."
             )
         passes = dataclasses.replace(passes, corruption=given.corruption)
-        scored = options.probing.on or GIVEN_SCORES.name in options.only
+        scored = bool(requested_measures(options)) or GIVEN_SCORES.name in options.only
         stage = cls(
             subject=given.subject(model),
             bench=bench,

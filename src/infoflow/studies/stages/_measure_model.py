@@ -1,4 +1,4 @@
-"""Measure and probe the models of a study, trained and untrained, and compare them in pairs."""
+"""Measure the models of a study, trained and untrained, and compare them in pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from infoflow.representations import MutualInformation
 from infoflow.results import TASK_SCORES, Recipe, Subject, pair_values
 
 from .._data import StudyData
-from .._measures import measures_by_table, pair_measures, probing_measures, probing_tables, standard_measures
+from .._measures import measures_by_table, pair_measures, requested_measures, standard_measures
 from .._parts import at_most, distinct
 from .._plan import StudyPlan
 from .._plan_sections import AnalysisPlan
@@ -62,10 +62,10 @@ class MeasureModel(AbstractScoredMeasure):
 
     @cached_property
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
-        probed = probing_tables(self.models.plan.probing)  # written by `ProbeModel`, on its own sentences
         plan = self.models.plan
+        elsewhere = {measure.name for measure in requested_measures(plan)}  # by a subject's stage
         measures = [*standard_measures(plan.analysis), *own_measures(plan.plugins)]
-        return measures_by_table([measure for measure in measures if measure.name not in probed])
+        return measures_by_table([measure for measure in measures if measure.name not in elsewhere])
 
     @property
     def pair_measures(self) -> list[PairMeasure]:
@@ -121,49 +121,6 @@ class MeasureModel(AbstractScoredMeasure):
             ids = content_ids_of(held_out.source, test)
             frames.append(rouge_scores(model, self.objective, held_out, ids, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AbstractProbing(AbstractStudyMeasure):
-    """Probes one trained or untrained model on the sentences for the plan's tasks."""
-
-    @property
-    def corpus(self) -> Corpus:
-        probed = self.models.data.probed
-        assert probed is not None, "the plan names tasks"
-        return probed
-
-    def table_keys(self) -> dict[str, str]:
-        states = self.models.states_key(self.subject)
-        return {name: digest([states, self.models.probed, described(own)]) for name, own in self.by_table.items()}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ProbeModel(AbstractProbing):
-    """Probes a model of a study, trained or not, for the tasks of the section `probing`."""
-
-    kind = "probe"
-    named = "probe {self.subject.label}"
-
-    @classmethod
-    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ProbeModel]":
-        """One stage for every measured model; controls that are equal for many objectives run one after another."""
-        if not models.plan.probing.on:
-            return []
-        trained = [stage.recipe for stage in before if isinstance(stage, Train)]
-        subjects = measured_subjects(models, trained)
-        return behind_each_other([cls(models=models, subject=each) for each in subjects])
-
-    @property
-    def estimate(self) -> float:
-        return 0.05 * len(self.models.plan.probing.tasks)
-
-    def depends(self) -> list[Any]:
-        return ["probe", self.subject.name, self.table_keys()]
-
-    @cached_property
-    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
-        return measures_by_table(probing_measures(self.models.plan.probing))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,9 +15,8 @@ from infoflow.findings._readings import TOKEN_TASKS, accuracy
 from infoflow.findings._registry import Derived
 from infoflow.findings._sources import Source
 from infoflow.findings._table import Reading, SeedRows, Table, untrained
-from infoflow.probing import PROBE_SCORES
 from infoflow.representations import GEOMETRY
-from infoflow.results import KEYS, Column, Spec, TableSchema, estimate, estimate_columns, with_keys
+from infoflow.results import KEYS, PROBE_SCORES, Column, Spec, TableSchema, estimate, estimate_columns, with_keys
 
 from .measures import DIME, LAYER_SPECTRUM
 

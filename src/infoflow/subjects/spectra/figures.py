@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.probing import PROBE_SCORES
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from infoflow.report._in_words import listed
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import finished, tips
 from infoflow.report.forms._rows import cells, frames, squares
-from infoflow.results import Samples
+from infoflow.results import PROBE_SCORES, Samples
 
 from .claims import LAYER_CHOICE
 from .measures import LAYER_SPECTRUM, QUANTITIES

@@ -13,7 +13,7 @@ from infoflow.report._layer_figure import layer_panels, stacked
 from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._lines import SHARE
-from infoflow.report.probing._rows import task_label
+from infoflow.subjects.probing.figures._rows import task_label
 
 from ..measures import LABEL_BY_LAYER, PROBES_AFTER_TUNING
 from ._rows import (

@@ -15,9 +15,9 @@ from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.models import Model
-from infoflow.probing import PROBE_SCORES, LabelledRows, Probe, ProbeGrid, ProbeSettings, tasks, train_probes
 from infoflow.representations import HalvedClusters
-from infoflow.results import ratio_estimate
+from infoflow.results import PROBE_SCORES, ratio_estimate
+from infoflow.subjects.probing.measures import LabelledRows, Probe, ProbeGrid, ProbeSettings, tasks, train_probes
 
 from ._body import began_as
 from ._states import Places, States, mean_estimate, read_states, tuned_table

@@ -21,13 +21,13 @@ from infoflow.results import RunFolder, Subject, estimate
 from infoflow.studies._data import StudyData, Tokenizers, at_most, prepare
 from infoflow.studies._parts import without
 from infoflow.studies._plan import StudyPlan
-from infoflow.studies._plan_sections import ProbingPlan
 from infoflow.studies._run import wall_clock
 from infoflow.studies._scores import content_ids_of, rows_by_block, unigram_losses
 from infoflow.studies._study import TrainedModel, only_one
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies.stages._stage import AbstractModelStage, AbstractStage, AbstractTableStage, OfModels, OfRecipe
 from infoflow.studies.stages._train import Train, training_estimate
+from infoflow.subjects.probing.settings import ProbingPlan
 from infoflow.training import TrainingData, train, usable_device
 
 from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, Parent, extend_vocabulary, leakage, load_parent

@@ -27,8 +27,9 @@ from infoflow.results import Recipe
 from infoflow.studies._data import StudyData, Tokenizers, prepare
 from infoflow.studies._parts import read
 from infoflow.studies._plan import StudyPlan
-from infoflow.studies._plan_sections import CorpusPlan, ProbingPlan
+from infoflow.studies._plan_sections import CorpusPlan
 from infoflow.studies._study_models import StudyModels
+from infoflow.subjects.probing.settings import ProbingPlan
 
 from ..measures import (
     FROZEN_METHODS,

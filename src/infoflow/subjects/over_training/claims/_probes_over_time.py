@@ -10,8 +10,8 @@ from infoflow.findings._model_group import MASKED, Absent
 from infoflow.findings._readings import Bound, finished, limit, of_crossing, of_difference, of_distance, with_reach
 from infoflow.findings._table import Reading, SeedRows, Table, exact, together
 from infoflow.heads import HEAD_POSITIONAL, HEAD_RELATIONS, last_crossing
-from infoflow.probing import MINIMAL_PAIRS, PROBE_SCORES
-from infoflow.results import TASK_SCORES, Spec
+from infoflow.results import PROBE_SCORES, TASK_SCORES, Spec
+from infoflow.subjects.probing.measures import MINIMAL_PAIRS
 
 from ..measures import PHASES
 from ._curves_over_time import bound_of_phase, sharpness

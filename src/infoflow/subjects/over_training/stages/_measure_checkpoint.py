@@ -15,14 +15,15 @@ from infoflow.foundation import digest
 from infoflow.models import Model
 from infoflow.results import TASK_SCORES, Recipe, Subject
 from infoflow.studies._data import at_most
-from infoflow.studies._measures import OF_PROBES, checkpoint_tables, measures_by_table, named_measures, probing_measures
+from infoflow.studies._measures import checkpoint_tables, measures_by_table, named_measures
 from infoflow.studies._result_cache import Computed, Part, Schemas, stacked
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies.stages._keep import Keep
 from infoflow.studies.stages._measure import AbstractScoredMeasure, AbstractStudyMeasure, LoadedOnce, described
-from infoflow.studies.stages._measure_model import AbstractProbing
 from infoflow.studies.stages._stage import AbstractStage, AbstractTableStage, OfModels
 from infoflow.studies.stages._train import Train
+from infoflow.subjects.probing.measures import OF_CHECKPOINTS as OF_PROBES
+from infoflow.subjects.probing.stages import AbstractProbing, probing_measures
 from infoflow.training import checkpoint_steps, over_training
 
 from ..measures import (
@@ -52,6 +53,10 @@ COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChang
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractCheckpoint(AbstractStudyMeasure):
     """A model at a kept update; its rows identify the position in training."""
+
+    @property
+    def is_control(self) -> bool:
+        return False  # at update 0 it is the beginning of a training
 
     def columns(self) -> dict[str, Any]:
         clock = self.models.clock(self.subject.recipe, self.subject.update or 0)

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import UserError, block_of, current_display, hash64
-from infoflow.models import Model, decoder_inputs, model_inputs
-from infoflow.probing._blanks import front_token, leading
+from infoflow.models import Model, decoder_inputs, front_token, leading, model_inputs
 
 from ._pairs import BLANK, PatchPair
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from infoflow.foundation import NUM_BLOCKS, UserError, current_display, replicate_weights, stream
 from infoflow.models import Model
-from infoflow.probing._structural_probe import spearman_rows
+from infoflow.representations import spearman_rows
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
 from ._effects import DENOISING, DIRECTIONS, EXACT, GRADIENT, INTEGRATED, METHODS, PairEffects, pair_effects

@@ -2,10 +2,11 @@
 
 from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CLOSED_BOOK, NULL_SHARE, READ_GOLD, READ_RANDOM, RETRIEVE_LEARNED
-from infoflow.findings._readings import accuracy, trees
+from infoflow.findings._readings import accuracy
 from infoflow.findings._sources import MORE_ROOM
 from infoflow.findings._table import Reading, untrained
 from infoflow.results import Spec
+from infoflow.subjects.probing.claims._readings import trees
 
 from ._retrieval import COMMON, TRAINED, best_layer, bits_of_classes, full, knows, reported, stored
 

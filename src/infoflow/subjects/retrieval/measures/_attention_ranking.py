@@ -15,7 +15,7 @@ from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import Scale, UserError, stream
 from infoflow.heads import Head
 from infoflow.models import Model
-from infoflow.probing import spearman_rows
+from infoflow.representations import spearman_rows
 
 from ..models import NULL, Candidates, RetrievalModel, block_mean, document_posterior
 from ._answers import limit_of

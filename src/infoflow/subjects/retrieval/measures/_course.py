@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import UserError, at_least_fisher, stream, symmetric_interval
-from infoflow.probing import spearman_rows
+from infoflow.representations import spearman_rows
 from infoflow.results import RETRIEVAL_SCORES, Column, TableSchema, estimate, estimate_columns
 
 RETRIEVAL_COURSE = TableSchema(

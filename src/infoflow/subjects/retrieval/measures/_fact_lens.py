@@ -11,9 +11,16 @@ from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld, Vocabulary
 from infoflow.foundation import NUM_REPLICATES, UserError, current_display, hash64, stream
 from infoflow.models import load_model, pad_rows, readout
-from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, TrainedProbes, train_probes
 from infoflow.representations import LensTraining, TunedLens, fit_tuned_lens
 from infoflow.results import estimate
+from infoflow.subjects.probing.measures import (
+    NOT_ASKED,
+    LabelledRows,
+    ProbeGrid,
+    ProbeSettings,
+    TrainedProbes,
+    train_probes,
+)
 
 from ._answers import BATCH, FactReadings, choice_log_probabilities_at_masks, limit_of
 from ._inputs import FactInputs, TokenPart, fact_inputs

@@ -12,10 +12,10 @@ from infoflow.corpus import FACT_LANGUAGE, Corpus, FactWorld, fact_corpus, gener
 from infoflow.flow import AbstractMeasure, measure
 from infoflow.foundation import hash64
 from infoflow.models import load_model
-from infoflow.probing import PROBE_SCORES, Probe, StructuralProbe
 from infoflow.representations import TunedLens
-from infoflow.results import RETRIEVAL_SCORES, TableSchema
+from infoflow.results import PROBE_SCORES, RETRIEVAL_SCORES, TableSchema
 from infoflow.studies._parts import distinct
+from infoflow.subjects.probing.measures import Probe, StructuralProbe
 
 from ..measures import (
     ATTENTION_RANKING,

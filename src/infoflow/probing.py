@@ -1,0 +1,3 @@
+"""The public names of the subject probing."""
+
+from infoflow.subjects.probing.measures import *  # noqa: F403

@@ -1,1 +1,0 @@
-"""Figures of probes: what each layer encodes, and how hard it is to extract."""

@@ -1,0 +1,8 @@
+"""Probes of a study's models, of given models, and scores of text pairs."""
+
+from ._probe import probe
+from ._probe import score_pairs as score_pairs
+from ._probe_model import SENTENCES, AbstractProbing, ProbeModel, prepared
+from ._requests import check_checkpoints, probing_measures, requested, requested_corpus
+
+STAGES = ((70, ProbeModel),)
