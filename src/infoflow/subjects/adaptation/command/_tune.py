@@ -210,9 +210,9 @@ class InsideTuning:
         if missing:
             seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             current_display().note(
-                f"Loss changes of {self.variant.task.task} in {self.variant.model.name} were not recorded for {seeds}. Models "
-                "tuned earlier without --inside are never recorded, nor is the first of several seeds if there are "
-                "several learning rates."
+                f"Loss changes of {self.variant.task.task} in {self.variant.model.name} were not recorded for {seeds}. "
+                "Models tuned earlier without --inside are never recorded, nor is the first of several seeds if "
+                "there are several learning rates."
             )
 
     def _view(self, tuned: "Tuned", only: list[str] | None = None) -> "dict[str, pd.DataFrame]":
