@@ -12,7 +12,7 @@ from infoflow.heads import Confidence, Entropy
 from infoflow.models import load_model
 from infoflow.objectives import Vocabulary, make_objective
 from infoflow.results import RunFolder
-from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureExternal, Run, analyze, merge
 from infoflow.subjects.probing.stages import probe
 from infoflow.subjects.pruning.stages import prune
 from infoflow.training import ModelConfig, build_models
@@ -93,7 +93,7 @@ def test_every_model_has_its_control(compared: Run) -> None:
 def test_what_is_done_is_not_done_again(folders: list[str], tmp_path, monkeypatch) -> None:
     options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
     before = analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"]
-    monkeypatch.setattr(MeasureGiven, "measure", lambda *_, **__: pytest.fail("measured twice"))
+    monkeypatch.setattr(MeasureExternal, "measure", lambda *_, **__: pytest.fail("measured twice"))
     pd.testing.assert_frame_equal(before, analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"])
 
 
@@ -264,7 +264,7 @@ def test_a_model_that_cannot_be_read_is_told_of_before_any_is_measured(
 ) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
-    monkeypatch.setattr(MeasureGiven, "run", lambda self: pytest.fail("measured"))
+    monkeypatch.setattr(MeasureExternal, "run", lambda self: pytest.fail("measured"))
     with pytest.raises(UserError, match=r"config\.json is not readable JSON: .*\. Save or download the model again"):
         analyze([folders[0], str(tmp_path / "broken")], AnalyzeOptions(corpus="grammar:50"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infoflow.corpus import Corpus
-from infoflow.studies import given_scores
+from infoflow.studies import external_scores
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def slow_loss(model):
 @pytest.mark.parametrize("family", ["causal-lm", "masked-lm"])
 def test_it_is_the_mean_loss_of_single_tokens(matched_models, family):
     model = matched_models[family]
-    row = given_scores(model, Corpus.from_sentences(TEXTS, "own")).iloc[0]
+    row = external_scores(model, Corpus.from_sentences(TEXTS, "own")).iloc[0]
     loss, entropy, count = slow_loss(model)
     assert row["value"] == pytest.approx(loss, rel=1e-4)
     assert row["baseline"] == pytest.approx(entropy, rel=1e-9)
@@ -52,12 +52,12 @@ def test_it_is_the_mean_loss_of_single_tokens(matched_models, family):
 
 def test_the_order_of_sentences_changes_nothing(matched_models):
     model = matched_models["causal-lm"]
-    there, back = (given_scores(model, Corpus.from_sentences(texts, "own")) for texts in (TEXTS, TEXTS[::-1]))
+    there, back = (external_scores(model, Corpus.from_sentences(texts, "own")) for texts in (TEXTS, TEXTS[::-1]))
     assert there["value"][0] == pytest.approx(back["value"][0], rel=1e-6)
 
 
 def test_what_predicts_no_tokens_has_no_loss(matched_models):
-    row = given_scores(matched_models["translation"], Corpus.from_sentences(TEXTS, "own")).iloc[0]
+    row = external_scores(matched_models["translation"], Corpus.from_sentences(TEXTS, "own")).iloc[0]
     assert math.isnan(row["value"])
     assert math.isnan(row["baseline"])
     assert row["count"] == 0

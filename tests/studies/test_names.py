@@ -21,4 +21,4 @@ def test_names_are_short_and_distinct(sources) -> None:
 
 
 def test_given_names_are_taken() -> None:
-    assert distinct_names(["/a/model", "/b/model"], anonymous=True, given=["one", "two"]) == ["one", "two"]
+    assert distinct_names(["/a/model", "/b/model"], anonymous=True, given_names=["one", "two"]) == ["one", "two"]

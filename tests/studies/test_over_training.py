@@ -15,7 +15,7 @@ from support.undrawn import undrawn
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.results import RunFolder
-from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, light_tables
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureExternal, Run, analyze, light_tables
 from infoflow.subjects.over_training.stages import is_shard, merge_over_training, over_training
 from infoflow.training import SUFFIX
 
@@ -232,7 +232,7 @@ def test_a_suite_on_a_hub_streams_through_the_cache(
         for update in STEPS:
             folder = (other_series if update == 13 else checkpoint_series) / f"checkpoint-{update}"
             hub.add("someone/suite", f"step{update}", checkpoint_series / "checkpoint-0" if update == 2 else folder)
-        monkeypatch.setattr(MeasureGiven, "of", _watched(cache, held))
+        monkeypatch.setattr(MeasureExternal, "of", _watched(cache, held))
         with pytest.warns(UserWarning, match="Left out"):
             run = over_training("someone/suite@all", ONE, tmp_path / "out", steps=["step2=2"])
     assert len(held) == len(STEPS) - 1
@@ -252,10 +252,10 @@ def test_a_suite_on_a_hub_streams_through_the_cache(
 
 
 def _watched(cache: Path, held: list[int]):
-    """`MeasureGiven.of`, which notes how many files of weights the cache holds when a model is measured."""
-    of = MeasureGiven.of
+    """`MeasureExternal.of`, which notes how many files of weights the cache holds when a model is measured."""
+    of = MeasureExternal.of
 
-    def watched(*args) -> MeasureGiven:
+    def watched(*args) -> MeasureExternal:
         held.append(len(list(cache.rglob("snapshots/*/*.safetensors"))))
         return of(*args)
 
@@ -371,7 +371,7 @@ def test_a_hub_holds_two_revisions_at_most(
     with small_hub(cache, monkeypatch) as hub:
         for update in STEPS[:5]:
             hub.add("someone/suite", f"step{update}", checkpoint_series / f"checkpoint-{update}")
-        monkeypatch.setattr(MeasureGiven, "of", _watched(cache, held))
+        monkeypatch.setattr(MeasureExternal, "of", _watched(cache, held))
         with pytest.raises(UserError, match="either final or initial"):
             over_training("someone/suite@all", ONE, tmp_path / "out", references=["final", "previous"])
         with pytest.raises(UserError, match="--processes above 1 needs local checkpoints"):

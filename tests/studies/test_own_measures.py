@@ -10,7 +10,7 @@ from infoflow import measure_of
 from infoflow.foundation import UserError, on_halves
 from infoflow.heads import Entropy
 from infoflow.results import RunFolder
-from infoflow.studies import MeasureGiven, Run, analyze, merge
+from infoflow.studies import MeasureExternal, Run, analyze, merge
 
 FILE = """
 import infoflow
@@ -76,9 +76,9 @@ def test_the_report_draws_them_and_escapes_what_they_say(analysed) -> None:
 
 def test_a_file_that_was_changed_is_measured_anew_and_nothing_else_is(analysed, tiny, mine, tmp_path, monkeypatch):
     measured: list[list[str]] = []
-    plain = MeasureGiven.measure
+    plain = MeasureExternal.measure
     monkeypatch.setattr(
-        MeasureGiven, "measure", lambda self, names, **how: measured.append(names) or plain(self, names, **how)
+        MeasureExternal, "measure", lambda self, names, **how: measured.append(names) or plain(self, names, **how)
     )
     path = tmp_path / "mine.py"
     path.write_text(FILE)

@@ -31,7 +31,7 @@ _LOSS = OBJECTIVES["causal-lm"].metrics[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GivenModel:
+class ExternalModel:
     name: str
     task: str  # what its head predicts; "encoder": no head
     architecture: str
@@ -62,7 +62,7 @@ class GivenModel:
 _KINDS = {"encoder": "an encoder without a head", "causal-lm": "a causal LM", "masked-lm": "a masked LM"}
 
 
-def given_models(tables: Tables) -> list[GivenModel]:
+def external_models(tables: Tables) -> list[ExternalModel]:
     """The pretrained or external models, in the order of the table; an empty list for a study."""
     frame = tables.get(TABLE)
     needed = {"model", "objective", "architecture", "trained", "value", "high", "baseline"}
@@ -70,7 +70,7 @@ def given_models(tables: Tables) -> list[GivenModel]:
         return []
     rows = frame[frame["trained"].astype(bool)].drop_duplicates("model").to_dict("records")
     return [
-        GivenModel(
+        ExternalModel(
             name=str(row["model"]),
             task=str(row["objective"]),
             architecture=str(row["architecture"]),
@@ -82,7 +82,7 @@ def given_models(tables: Tables) -> list[GivenModel]:
     ]
 
 
-def group_of_given(tables: Tables, names: Iterable[str], model: GivenModel, objective: Spec) -> ModelGroup:
+def group_of_external(tables: Tables, names: Iterable[str], model: ExternalModel, objective: Spec) -> ModelGroup:
     """The named tables' rows about an external model and its control, as if the model had learned the objective."""
     kept: dict[str, pd.DataFrame] = {}
     for name in names:
@@ -121,8 +121,8 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding]) -> I
     """The rows of `evaluate` with all their conditions."""
     chosen = list(findings)
     read = dict.fromkeys(table for finding in chosen for table in finding.tables)
-    given = given_models(tables)
-    group = cache(partial(group_of_given, tables, tuple(read)))  # cached, since all claims share these few models
+    given = external_models(tables)
+    group = cache(partial(group_of_external, tables, tuple(read)))  # cached, since all claims share these few models
     for place, models in enumerate(model_groups(tables, read)):
         why_not = cache(partial(shortfall, models))
         for finding in chosen:
@@ -138,7 +138,7 @@ _WhyNot = Callable[[Spec, int], str | None]
 """Why the model of an objective and a seed counts as not having learned its task, or None."""
 
 
-def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel, Spec], ModelGroup]) -> Judged:
+def _judged_on(finding: Finding, model: ExternalModel, group: Callable[[ExternalModel, Spec], ModelGroup]) -> Judged:
     assert finding.given is not None
     judged = finding.given.finding or finding
     models = group(model, judged.learned[0])

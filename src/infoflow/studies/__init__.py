@@ -4,9 +4,9 @@ from ._analyze import analyze, merge
 from ._data import StudyData as StudyData
 from ._data import prepare
 from ._estimate import estimated
+from ._external import AnalyzeOptions as AnalyzeOptions
+from ._external import distinct_names, external_scores, external_subject, untrained
 from ._forecast import Forecast
-from ._given import AnalyzeOptions as AnalyzeOptions
-from ._given import distinct_names, given_scores, given_subject, untrained
 from ._graph import Graph as Graph
 from ._graph import graph as graph
 from ._graph import run_stages as run_stages
@@ -31,7 +31,16 @@ from ._study import engine_for as engine_for
 from ._study import list_stages, removed_if_refused, run_stage, stage_of, train_model
 from ._study import study as study
 from ._study_models import StudyModels
-from .stages import AbstractStage, Check, Compare, MatchModel, MeasureGiven, MeasureModel, ShowExample, matched_weights
+from .stages import (
+    AbstractStage,
+    Check,
+    Compare,
+    MatchModel,
+    MeasureExternal,
+    MeasureModel,
+    ShowExample,
+    matched_weights,
+)
 from .stages import Retrain as Retrain
 from .stages import Train as Train
 from .stages._train import learning_curve

@@ -20,7 +20,7 @@ from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import GIVEN_SCORES, KEYS, RunFolder, Subject, TableSchema
 
 from ._data import at_most, distinct
-from ._given import AnalyzeOptions, changed, exists, given_models, given_subject, where_of
+from ._external import AnalyzeOptions, changed, exists, external_models, external_subject, where_of
 from ._graph import Graph, run_stages
 from ._measures import named_measures, requested_measures, standard_measures
 from ._plan import build_settings
@@ -29,7 +29,7 @@ from ._plugins import taken_tables
 from ._result_cache import ResultCache
 from ._run import Run, WallClock, reset_clock, wall_clock
 from ._study import only_one, removed_if_refused
-from .stages import AbstractStage, Check, Compare, MeasureGiven
+from .stages import AbstractStage, Check, Compare, MeasureExternal
 from .stages._measure import SHARDS, described, shards_in
 
 OwnMeasures = Path | str | AbstractMeasure | Sequence[AbstractMeasure]
@@ -135,16 +135,16 @@ def _measuring(
     corpus: Corpus,
     bench: ResultCache,
     merging: bool,
-) -> list[MeasureGiven]:
+) -> list[MeasureExternal]:
     """The trained models, then their controls; an unreadable model is reported before any model is measured."""
     # Compared models may have different tokenizers, so their words must match, but their subwords need not.
     passes = options.measures.passes(
         seed=options.seed, max_length=options.max_length, white_space_words=len(sources) > 1, where=where_of(options)
     )
     stages = []
-    for given in given_models(sources, options):
-        stages.append(MeasureGiven.of(given, options, passes, corpus, measures, bench, merging))
-        if len(sources) > 1 or not given.trained:  # one model in memory at a time
+    for external in external_models(sources, options):
+        stages.append(MeasureExternal.of(external, options, passes, corpus, measures, bench, merging))
+        if len(sources) > 1 or not external.trained:  # one model in memory at a time
             stages[-1].release()
     return stages
 
@@ -175,7 +175,7 @@ def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
     return kept
 
 
-def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
+def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureExternal]) -> Graph:
     """The stages that measure, compare all trained models and all controls, and write the tables."""
     pairs = [(a, b) for a, b in combinations(measuring, 2) if a.subject.trained == b.subject.trained]
     pairs = [(a, b) for a, b in pairs if a.pair_measures]
@@ -263,7 +263,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
     for name in ("names", "chat", "where", "lines"):
         if _is_default(options, name):
             del plan["options"][name]  # plans of versions without this entry
-    names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
+    names = ", ".join(given.name for given in external_models(sources, options) if given.trained)
     if is_first():
         tables_of = _tables_of(plan)
         if before and before.get("tables_of", _tables_of(before.get("plan"))) != tables_of:
@@ -336,7 +336,7 @@ def write_model_run(
     run: RunFolder, model: Model, corpus: Corpus, tables: Mapping[TableSchema, pd.DataFrame], **facts: Any
 ) -> Path:
     """Write the tables, facts and report of one model that was not trained in a study."""
-    subject = given_subject(model)
+    subject = external_subject(model)
     for schema, frame in tables.items():
         run.tables.write(frame.assign(**subject.keys()), schema.with_keys(*KEYS))
     parameters = sum(one.numel() for one in model.module.parameters())
@@ -346,7 +346,7 @@ def write_model_run(
 
 
 def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | None) -> None:
-    measured: list[MeasureGiven] = stages.of(MeasureGiven)
+    measured: list[MeasureExternal] = stages.of(MeasureExternal)
     models = [described_model(each.subject, each.parameters) for each in measured if each.subject.trained]
     run.record(
         corpus=described_corpus(corpus),

@@ -19,7 +19,7 @@ from infoflow.foundation import UserError
 from infoflow.models import empty_model, existing, find_tokenizers
 
 from ._analyze import chosen_measures, corpus_of
-from ._given import AnalyzeOptions
+from ._external import AnalyzeOptions
 from ._measures import wanted_at
 
 _QUANTISED_BYTES = {"int8": 1}

@@ -14,7 +14,7 @@ from ._plan import StudyPlan
 from ._plan_sections import AnalysisPlan
 
 if TYPE_CHECKING:
-    from ._given import AnalyzeOptions
+    from ._external import AnalyzeOptions
 
 
 SCORES_ONLY = "task_scores"

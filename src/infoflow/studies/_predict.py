@@ -12,7 +12,7 @@ from infoflow.foundation import UserError, hash64, stream
 from infoflow.heads import lens_logits, read_blanks, token_name
 from infoflow.models import Model, end_token, forward_logits, leading, model_inputs, translate
 
-from ._given import untrained
+from ._external import untrained
 
 TOKENS = 20
 """Default length of a continuation, in tokens."""

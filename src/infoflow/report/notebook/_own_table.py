@@ -33,12 +33,12 @@ _KEYS: dict[str, Any] = {
 }
 
 
-class GivenRun(RunFolder):
+class ExternalRun(RunFolder):
     """A run in memory: one table with its models."""
 
     def __init__(self, name: str, frame: pd.DataFrame, schema: TableSchema | None = None) -> None:
         super().__init__(name)
-        self._frames = _Given({name: keyed(frame)}, schema)
+        self._frames = _ExternalTables({name: keyed(frame)}, schema)
 
     def read(self) -> dict[str, Any]:
         models = [model for frame in self._frames.values() for model in _models(frame)]
@@ -46,11 +46,11 @@ class GivenRun(RunFolder):
         return {"kind": "study" if of_study else "analyze", "models": models}
 
     @property
-    def tables(self) -> "_Given":  # type: ignore[override]
+    def tables(self) -> "_ExternalTables":  # type: ignore[override]
         return self._frames
 
 
-class _Given(Tables):
+class _ExternalTables(Tables):
     def __init__(self, frames: Mapping[str, pd.DataFrame], schema: TableSchema | None) -> None:
         self._frames, self._schema = dict(frames), schema
 
@@ -131,7 +131,7 @@ def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ModelSelection]:
         pairs = frame["model_a"].astype(str) + " – " + frame["model_b"].astype(str)
         frame = frame.drop(columns=["model_a", "model_b"]).assign(model=pairs)
     frame = frame.assign(**{column: fill for column, fill in missing.items() if column not in frame})
-    tables = ModelTables.of(GivenRun("own", frame))
+    tables = ModelTables.of(ExternalRun("own", frame))
     rows = tables.over_training("own") if "update" in frame and len(set(frame["update"])) > 2 else tables["own"]
     return _grouped(pd.DataFrame(rows)), tables.models
 

@@ -15,7 +15,7 @@ from infoflow.results import KEYS, PAIR_KEYS, TableSchema
 from .._files import variants
 from .._story import Sources, sections
 from ._figure import Figure
-from ._own_table import GivenRun, own_figure
+from ._own_table import ExternalRun, own_figure
 
 
 def nearest(written: str, names: Iterable[str], number: int = 3) -> list[str]:
@@ -58,7 +58,7 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
     name = table_name or (schema.name if schema else _name_by_columns(frame))
     known = schema or known_tables().get(name)
     if known and set(known.column_names) <= {*frame.columns, *_MODELS}:
-        run = GivenRun(name, frame, known)
+        run = ExternalRun(name, frame, known)
         found = _drawn_from(run, name)
         if figure:
             return _named(found, figure)
@@ -99,7 +99,7 @@ def _checked(table: object) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def _drawn_from(run: GivenRun, name: str) -> dict[str, Figure]:
+def _drawn_from(run: ExternalRun, name: str) -> dict[str, Figure]:
     """The report's figures that show this table, by name."""
     sources = Sources.of(run)
     found = {}

@@ -8,7 +8,7 @@ from ._check import ShowExample as ShowExample
 from ._check import matched_weights as matched_weights
 from ._keep import Keep as Keep
 from ._measure import LoadedOnce as LoadedOnce
-from ._measure import MeasureGiven as MeasureGiven
+from ._measure import MeasureExternal as MeasureExternal
 from ._measure_model import Compare as Compare
 from ._measure_model import MeasureModel as MeasureModel
 from ._stage import AbstractStage as AbstractStage

@@ -19,7 +19,7 @@ from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import GIVEN_SCORES, TASK_SCORES, Subject
 
-from .._given import AnalyzeOptions, GivenModel, given_scores
+from .._external import AnalyzeOptions, ExternalModel, external_scores
 from .._measures import measures_by_table, pair_measures, requested_measures, wanted_at
 from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._scores import content_ids_of, task_scores
@@ -206,7 +206,7 @@ SHARDS = "shards"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeasureGiven(AbstractMeasureStage):
+class MeasureExternal(AbstractMeasureStage):
     """Measures one external model, as it is or with random weights, in memory only while it is needed.
 
     With `merging`, the tables come from shards of other calls.
@@ -214,7 +214,7 @@ class MeasureGiven(AbstractMeasureStage):
 
     guess = 1.0
     bench: ResultCache
-    given: GivenModel
+    given: ExternalModel
     options: AnalyzeOptions
     passes: PassOptions
     corpus: Corpus
@@ -227,28 +227,28 @@ class MeasureGiven(AbstractMeasureStage):
     @classmethod
     def of(
         cls,
-        given: GivenModel,
+        external: ExternalModel,
         options: AnalyzeOptions,
         passes: PassOptions,
         corpus: Corpus,
         measures: Sequence[AbstractMeasure],
         bench: ResultCache,
         merging: bool = False,
-    ) -> "MeasureGiven":
+    ) -> "MeasureExternal":
         """Build the stage; the model is loaded for this and stays loaded until `release`."""
-        model = given.load(options)
+        model = external.load(options)
         width = max(stack.width for stack in model.anatomy.stacks)
         measures, left_out = wanted_at(width, measures, options)
-        for reason, names in left_out.items() if given.trained else ():
+        for reason, names in left_out.items() if external.trained else ():
             current_display().note(
                 f"{' and '.join(names)} of {model.name}: left out, because {reason}. --only computes them."
             )
-        passes = dataclasses.replace(passes, corruption=given.corruption)
+        passes = dataclasses.replace(passes, corruption=external.corruption)
         scored = bool(requested_measures(options)) or GIVEN_SCORES.name in options.only
         stage = cls(
-            subject=given.subject(model),
+            subject=external.subject(model),
             bench=bench,
-            given=given,
+            given=external,
             options=options,
             passes=passes,
             corpus=corpus,
@@ -272,7 +272,7 @@ class MeasureGiven(AbstractMeasureStage):
     def release(self) -> None:
         self.__dict__.pop("model", None)
 
-    def needed_for(self, parts: Sequence[str]) -> "MeasureGiven":
+    def needed_for(self, parts: Sequence[str]) -> "MeasureExternal":
         """The same stage, which additionally keeps a sample for these parts of comparisons."""
         if not parts:
             return self
@@ -306,7 +306,7 @@ class MeasureGiven(AbstractMeasureStage):
     def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
         scores = {}
         if GIVEN_SCORES.name in names:  # before the measures, so that a failing measure cannot prevent the report
-            scores = {GIVEN_SCORES.name: given_scores(self.model, self.corpus, self.options.max_length)}
+            scores = {GIVEN_SCORES.name: external_scores(self.model, self.corpus, self.options.max_length)}
             names = [name for name in names if name != GIVEN_SCORES.name]
         if self.merging and names:
             merged = self._merged(with_sample)

@@ -18,7 +18,7 @@ _ROUTES = Source(
     "abstract",
 )
 _LLAMA = "Llama 2 7B, without numbers in the abstract"
-_GIVEN = Given(tasks=("causal-lm",))
+_EXTERNAL = Given(tasks=("causal-lm",))
 _PLACE = ["layer", "head"]
 
 
@@ -44,7 +44,7 @@ _EVERY = _heads(tag=ALL)
     "chosen on one half of the sentences and measured on the other",
     reads={"most": _EVERY.reduce(_most)},
     minimum_seeds=1,
-    given=_GIVEN,
+    given=_EXTERNAL,
 )
 def r1(curves: Curves) -> list[Condition]:
     """The head of the causal LM that lies on most routes."""
@@ -95,7 +95,7 @@ def _specialised(rows: SeedRows) -> np.ndarray:
     "measured on the other",
     reads={"gain": _heads(annotation="upos", tag=...).reduce(_specialised)},
     minimum_seeds=1,
-    given=_GIVEN,
+    given=_EXTERNAL,
 )
 def r3(curves: Curves) -> list[Condition]:
     """The head of the causal LM that depends most on the kind of token."""

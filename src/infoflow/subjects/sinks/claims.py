@@ -31,7 +31,7 @@ _LOWEST = 2
 """The two lowest blocks, whose heads attend differently: the source excludes them."""
 _TIMES = 1000.0
 _SHORT = 0.9
-_GIVEN = Given(tasks=("causal-lm",))
+_EXTERNAL = Given(tasks=("causal-lm",))
 
 
 def _first(objective: Spec, statistic: str) -> Table:
@@ -60,7 +60,7 @@ def _mean_beyond_uniform(rows: SeedRows) -> np.ndarray:
     f"block from number {_LOWEST} on: above 0 in all",
     reads={"first": _first(CAUSAL, "share").reduce(_beyond_uniform, lowest=_LOWEST)},
     minimum_seeds=1,
-    given=_GIVEN,
+    given=_EXTERNAL,
 )
 def s1(curves: Curves) -> list[Condition]:
     """The causal LM's first token is a sink."""
@@ -78,7 +78,7 @@ def s1(curves: Curves) -> list[Condition]:
     f"tokens' values, averaged over heads: below {_SHORT}, as untrained models scatter around 1; the block is {CHOSEN}",
     reads={"layer": busiest_layer(_first(CAUSAL, "share"), relative=_first(CAUSAL, "value_norm"))},
     minimum_seeds=1,
-    given=_GIVEN,
+    given=_EXTERNAL,
 )
 def s2(curves: Curves) -> list[Condition]:
     """The values of the causal LM's first token are short."""
@@ -141,7 +141,7 @@ _RATIO = Table(MASSIVE_ACTIVATION.name, CAUSAL, needs=("layer",), known=True).wh
     "of its rise on a logarithmic scale; over half of the layers after that block, without the last, stay above 1,000",
     reads={"largest": _RATIO.reduce(_largest), "course": _RATIO.reduce(_course)},
     minimum_seeds=1,
-    given=_GIVEN,
+    given=_EXTERNAL,
 )
 def s4(curves: Curves) -> list[Condition]:
     """The causal LM's massive activations."""
@@ -171,7 +171,7 @@ def _changes(rows: SeedRows) -> np.ndarray:
     "above that for random activations, and above that when they are set to their mean",
     reads={"change": Table(MASSIVE_ABLATION.name, CAUSAL, needs=("layer", "mode"), known=True).reduce(_changes)},
     minimum_seeds=1,
-    given=_GIVEN,
+    given=_EXTERNAL,
 )
 def s5(curves: Curves) -> list[Condition]:
     """The causal LM's largest activations act like constants."""

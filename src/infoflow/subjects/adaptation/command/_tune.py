@@ -149,7 +149,7 @@ def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | N
 def _requested(
     model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, name: str
 ) -> TuningVariant:
-    from infoflow.studies import given_subject
+    from infoflow.studies import external_subject
     from infoflow.training import trained_objective
 
     from ..measures import make_task
@@ -157,7 +157,7 @@ def _requested(
     loaded, objective = reading.load(model, config.device, name), trained_objective(model)
     return TuningVariant(
         label="",
-        subject=given_subject(loaded),
+        subject=external_subject(loaded),
         model=loaded,
         pretrained_for=objective,
         data=data,

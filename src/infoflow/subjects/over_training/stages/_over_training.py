@@ -15,7 +15,7 @@ from infoflow.models import check_loading
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder, TableSchema
 from infoflow.studies._analyze import described_corpus, described_model
-from infoflow.studies._given import AnalyzeOptions, exists
+from infoflow.studies._external import AnalyzeOptions, exists
 from infoflow.studies._graph import Graph, run_stages
 from infoflow.studies._result_cache import Part, stacked
 from infoflow.studies._run import Run, WallClock, reset_clock, wall_clock

@@ -20,11 +20,11 @@ from infoflow.foundation import SilentDisplay, UserError, atomic_folder, current
 from infoflow.models import Model, SequenceLosses, concatenate_losses, sequence_losses
 from infoflow.results import KEYS, Recipe, RunFolder, Spec, Subject
 from infoflow.studies._data import at_most
-from infoflow.studies._given import AnalyzeOptions, GivenModel, family_of
+from infoflow.studies._external import AnalyzeOptions, ExternalModel, family_of
 from infoflow.studies._measures import measures_by_table
 from infoflow.studies._result_cache import Part, ResultCache, Schemas
 from infoflow.studies._run import without_notes
-from infoflow.studies.stages._measure import MEASURED, LoadedOnce, MeasureGiven, described
+from infoflow.studies.stages._measure import MEASURED, LoadedOnce, MeasureExternal, described
 from infoflow.studies.stages._stage import AbstractStage
 from infoflow.training import CHECKPOINTS, CLOCKS, Clock, over_training
 
@@ -108,7 +108,7 @@ class WeighCheckpoint(AbstractStage):
             return {"fault": "", **_NO_MODEL}
         try:
             with use_display(SilentDisplay()), warnings.catch_warnings(action="ignore"):  # measuring reports it again
-                model = GivenModel(source=str(folder), name=self.checkpoint.name, trained=True).load(self.options)
+                model = ExternalModel(source=str(folder), name=self.checkpoint.name, trained=True).load(self.options)
         except UserError as error:
             return {"fault": _fault_text(error, folder), **_NO_MODEL}
         loss, spread = sample_loss(model, self.corpus, self.options.max_length)
@@ -126,7 +126,7 @@ class WeighCheckpoint(AbstractStage):
 class MeasureSuiteCheckpoint(AbstractStage):
     """One checkpoint, fetched if needed, then weighed and measured while it is available.
 
-    `MeasureGiven` does the work, so its rows are bit for bit those of an analysis of its folder.
+    `MeasureExternal` does the work, so its rows are bit for bit those of an analysis of its folder.
     """
 
     kind = "measure"
@@ -155,10 +155,10 @@ class MeasureSuiteCheckpoint(AbstractStage):
             if weighing.facts["fault"] or weighing.facts["task"] == "":
                 current_display().warn(f"{weighing.checkpoint.name} cannot be measured: {weighing.facts['fault']}")
             else:
-                given = GivenModel(source=str(folder), name=self._name, trained=True)
+                external = ExternalModel(source=str(folder), name=self._name, trained=True)
                 with nullcontext() if self.tells else without_notes():
-                    stage = MeasureGiven.of(
-                        given, weighing.options, self.passes, weighing.corpus, self.measures, weighing.bench
+                    stage = MeasureExternal.of(
+                        external, weighing.options, self.passes, weighing.corpus, self.measures, weighing.bench
                     )
                     keys = stage.table_keys()
                     try:

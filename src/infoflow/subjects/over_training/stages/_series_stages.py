@@ -16,7 +16,7 @@ from infoflow.foundation import OwnWords, Processes, UserError, atomic_write, di
 from infoflow.models import Model
 from infoflow.results import RunFolder
 from infoflow.studies._analyze import corpus_of
-from infoflow.studies._given import AnalyzeOptions, GivenModel
+from infoflow.studies._external import AnalyzeOptions, ExternalModel
 from infoflow.studies._measures import light_tables, named_measures, standard_measures
 from infoflow.studies._plan import build_settings
 from infoflow.studies._result_cache import ResultCache
@@ -172,7 +172,7 @@ class SeriesStages:
 
     def _load(self, checkpoint: SuiteCheckpoint) -> Model:
         with checkpoint.place.opened(self.options.keep_downloads) as folder:
-            return GivenModel(source=str(folder), name=checkpoint.name, trained=True).load(self.options.options)
+            return ExternalModel(source=str(folder), name=checkpoint.name, trained=True).load(self.options.options)
 
     # -- processes ----------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display, did_you_mean
 from infoflow.report import check_output, write_report
 from infoflow.results import GIVEN_SCORES, KEYS, RunFolder
-from infoflow.studies import AnalyzeOptions, Run, analyze, given_scores
+from infoflow.studies import AnalyzeOptions, Run, analyze, external_scores
 from infoflow.studies._analyze import described_model
-from infoflow.studies._given import changed, given_models
+from infoflow.studies._external import changed, external_models
 
 from .. import measures
 from ._requests import probing_tables
@@ -164,11 +164,13 @@ def _scored(
     """The tables of each model and control by name, and the trained models for run.json."""
     frames: dict[str, list[pd.DataFrame]] = {}
     trained = []
-    every = given_models(sources, options)
+    every = external_models(sources, options)
     with current_display().progress("Scoring pairs", len(every)) as progress:
         for given in every:
             model = given.load(options)
-            tables = measures.bert_score_tables(model, pairs, **how) | {GIVEN_SCORES.name: given_scores(model, corpus)}
+            tables = measures.bert_score_tables(model, pairs, **how) | {
+                GIVEN_SCORES.name: external_scores(model, corpus)
+            }
             subject = given.subject(model)
             for name, frame in tables.items():
                 if name != measures.BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing

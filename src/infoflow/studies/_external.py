@@ -110,7 +110,7 @@ def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptio
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GivenModel:
+class ExternalModel:
     source: str
     name: str
     trained: bool
@@ -131,7 +131,7 @@ class GivenModel:
 
     def subject(self, model: models.Model) -> Subject:
         """How tables identify the model once it is loaded."""
-        return given_subject(model, self.name, trained=self.trained)
+        return external_subject(model, self.name, trained=self.trained)
 
     @property
     def corruption(self) -> AbstractObjective | None:
@@ -140,7 +140,7 @@ class GivenModel:
         return None if objective == MaskedLM() else objective
 
 
-def given_subject(model: models.Model, name: str = "", *, trained: bool = True) -> Subject:
+def external_subject(model: models.Model, name: str = "", *, trained: bool = True) -> Subject:
     """How tables identify a model that was not trained in a study.
 
     `name` replaces the model's own name; with `trained=False`, the subject is the control with random weights.
@@ -153,23 +153,23 @@ def family_of(model: models.Model) -> str:
     return str(getattr(model.module.config, "model_type", ""))
 
 
-def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:
+def external_models(sources: Sequence[str], options: AnalyzeOptions) -> list[ExternalModel]:
     kinds = (True, False) if options.control else (True,)
     names = distinct_names(sources, options.anonymous, options.names)
     return [
-        GivenModel(source=str(source), name=name, trained=trained)
+        ExternalModel(source=str(source), name=name, trained=trained)
         for trained in kinds
         for source, name in zip(sources, names, strict=True)
     ]
 
 
-def distinct_names(sources: Sequence[str], anonymous: bool = False, given: Sequence[str] = ()) -> list[str]:
+def distinct_names(sources: Sequence[str], anonymous: bool = False, given_names: Sequence[str] = ()) -> list[str]:
     """The models' names: `given`, or `model_name_of` each, with as many parts as are needed to tell models apart.
 
     With `anonymous`, local models are numbered instead, unless names are given.
     """
-    if given:
-        return _given_names(sources, given)
+    if given_names:
+        return _given_names(sources, given_names)
     parts = [Path(foundation.absolute(source) if exists(source) else source).parts for source in sources]
     depths = range(1, max(map(len, parts)) + 1)
     by_rule = [[foundation.model_name_of(source, depth) for source in sources] for depth in depths]
@@ -230,7 +230,7 @@ _SHARES = 7  # a masked LM has every 7th token masked at a time, close to the 15
 _TOKENS = 2048
 
 
-def given_scores(model: models.Model, corpus: Corpus, max_length: int = 512) -> pd.DataFrame:
+def external_scores(model: models.Model, corpus: Corpus, max_length: int = 512) -> pd.DataFrame:
     r"""The loss of a model on sentences, in nats per token; claims use it to decide whether the model is trained.
 
     $$ \mathrm{loss} = -\frac{1}{N} \sum_t \log p(w_t \mid c_t), \qquad
