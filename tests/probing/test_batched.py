@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, train_probes
+from infoflow.probing import NO_ANSWER, LabelledRows, ProbeGrid, ProbeSettings, train_probes
 from infoflow.subjects.probing.measures._batched import _examples, _first_weights, _Training
 from infoflow.subjects.probing.measures._features import ProbeInputs, Scaling
 
@@ -168,10 +168,10 @@ def test_renamed_labels_give_renamed_predictions():
 
 def test_labels_that_are_not_asked_teach_nothing():
     labels = TRAIN.labels.copy()
-    labels[1] = np.where(np.arange(300) % 2, labels[0], NOT_ASKED)
+    labels[1] = np.where(np.arange(300) % 2, labels[0], NO_ANSWER)
     noise = np.random.default_rng(0).normal(size=TRAIN.rows.shape).astype(np.float32)
     rows = np.where((np.arange(300) % 2 == 1)[:, None, None], TRAIN.rows, noise)
-    dev = np.stack([DEV.labels[0], np.full(120, NOT_ASKED)])
+    dev = np.stack([DEV.labels[0], np.full(120, NO_ANSWER)])
     dev[1, :60] = DEV.labels[0, :60]
     found = train_probes(
         LabelledRows(rows=rows, labels=labels), LabelledRows(rows=DEV.rows, labels=dev), grid((0,), (0,), (1,)), FOUR,

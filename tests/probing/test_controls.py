@@ -6,7 +6,7 @@ import pytest
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
 from infoflow.probing import (
-    NOT_ASKED,
+    NO_ANSWER,
     Examples,
     ExampleTypes,
     Part,
@@ -83,7 +83,7 @@ def test_a_share_of_the_examples_is_corrupted_and_more_of_them_holds_less():
     before = np.zeros(300, dtype=bool)
     for share in (0.0, 0.2, 0.7, 1.0):
         found = control_labels(many, labels, 8, corrupted=share)
-        corrupted = found.label_of != NOT_ASKED
+        corrupted = found.label_of != NO_ANSWER
         mass = np.mean(np.concatenate([corrupted[each] for each in many.of.values()]))
         assert share - 0.02 <= mass <= share
         assert (corrupted | ~before).all()

@@ -68,9 +68,9 @@ def test_exact_tree_metrics_are_recovered(structure):
     found = structural_probe(states, train, dev, structure, [0], schedule=Schedule(rate=0.01, factor=0.5, epochs=40))
     scores = distance_scores if structure == "distance" else depth_scores
     noise, exact = (scored(found, states, test, layer, scores) for layer in range(2))
-    assert exact.hits.sum() > 0.97 * exact.asked.sum()
+    assert exact.hits.sum() > 0.97 * exact.num_edges.sum()
     assert macro_average(exact.spearman, exact.length) > 0.9
-    assert noise.hits.sum() < 0.5 * noise.asked.sum()
+    assert noise.hits.sum() < 0.5 * noise.num_edges.sum()
     assert macro_average(noise.spearman, noise.length) < 0.5  # a word's distance to itself is always right
     control = random_maps([0], 2, WIDTH, WIDTH, structure)
     untrained = scored(control, states, test, 1, scores)
@@ -83,7 +83,7 @@ def test_the_identity_is_exact_on_exact_metrics():
     for structure, scores in (("distance", distance_scores), ("depth", depth_scores)):
         found = StructuralMaps(maps=identity, structure=structure).predict(states, sentences)
         exact = scores(sentences, [each[0, 1].round(3) for each in found])  # rounding errors would break ties
-        assert (exact.hits == exact.asked).all()
+        assert (exact.hits == exact.num_edges).all()
         np.testing.assert_allclose(exact.spearman, 1)
 
 
@@ -163,7 +163,7 @@ def test_words_without_states_and_punctuation():
     assert found.distances[1, 2] == 2  # over the word that is not there
     assert not found.edges[1, 2]
     scores = distance_scores([found], [found.distances])
-    assert (scores.hits[0], scores.asked[0]) == (1, 1)  # 0 - 1 alone: the stop's edge does not count
+    assert (scores.hits[0], scores.num_edges[0]) == (1, 1)  # 0 - 1 alone: the stop's edge does not count
 
 
 WORDS = ["Das", "Haus", ",", "5", "$", "."]
@@ -225,7 +225,7 @@ def test_one_word_sentences_and_macro_average():
     everything = np.ones(1, dtype=bool)
     one = tree_sentence([-1], 0, everything, everything)
     scores = distance_scores([one], [np.zeros((1, 1))])
-    assert (scores.hits[0], scores.asked[0]) == (0, 0)
+    assert (scores.hits[0], scores.num_edges[0]) == (0, 0)
     assert np.isnan(scores.spearman[0])
     assert depth_scores([one], [np.zeros(1)]).hits[0] == 1
     values, lengths = np.array([1.0, 0.0, 0.5]), np.array([5, 5, 9])

@@ -100,9 +100,9 @@ def show_example(
     names = names_in("--objective", objective) or tuple(own)
     shown = show_text(text, () if names == ("all",) else names, translation, seed)
     rows = [
-        [name if place == 0 else "", *line]
+        [name if index == 0 else "", *line]
         for name, made in shown.items()
-        for place, line in enumerate(zip_longest(_lines(made.inputs), _lines(made.targets), fillvalue=""))
+        for index, line in enumerate(zip_longest(_lines(made.inputs), _lines(made.targets), fillvalue=""))
     ]
     cli.show_table(["objective", "inputs", "targets"], rows)
 

@@ -77,9 +77,9 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
             show_text(f"{title}: none.")
         return
     cells = [[visible(cell) for cell in row] for row in rows]
-    fixed = [place for place, column in enumerate(columns) if not column.endswith(_INTERVAL)]
+    fixed = [index for index, column in enumerate(columns) if not column.endswith(_INTERVAL)]
     same = [place for place in fixed if len(cells) > 1 and len({row[place] for row in cells}) == 1]
-    kept = [place for place in range(len(columns)) if place not in same] or [len(columns) - 1]
+    kept = [index for index in range(len(columns)) if index not in same] or [len(columns) - 1]
     said = [
         _plain(f"{columns[place]} {cells[0][place]}")
         for place in same
@@ -120,8 +120,8 @@ def _drawn(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     table = Table(
         box=SIMPLE_HEAD if terminal else None, show_edge=False, pad_edge=False, padding=(0, 2 - terminal, 0, 0)
     )
-    stays = [all(_stays_whole(row[place]) for row in rows) for place in range(len(columns))]
-    widths = [max((len(row[place]) for row in rows), default=0) + 2 for place in range(len(columns))]
+    stays = [all(_stays_whole(row[index]) for row in rows) for index in range(len(columns))]
+    widths = [max((len(row[index]) for row in rows), default=0) + 2 for index in range(len(columns))]
     fit = sum(width if whole else _TEXT for width, whole in zip(widths, stays, strict=True)) <= _limit()
     for column, whole in zip(columns, stays, strict=True):
         table.add_column(Text(column), no_wrap=whole and fit, overflow="fold")

@@ -172,7 +172,7 @@ def _contents(
     contents are stripped and rendered with marks once more; the difference is the white space.
     """
     first, last = unused_signs(text)
-    said = [place for place, one in enumerate(messages) if one["content"].strip()]
+    said = [index for index, one in enumerate(messages) if one["content"].strip()]
 
     def between(strip: bool) -> list[str]:
         """Text before, inside and after each content."""
@@ -202,10 +202,10 @@ def _contents(
         if gap < len(said):
             leading[gap] = kept[1]
     end = 0
-    for number, place in enumerate(said):
+    for number, index in enumerate(said):
         start = end + len(full[2 * number])
         end = start + len(cores[number])
-        yield start - leading[number], end + trailing[number], messages[place]["role"]
+        yield start - leading[number], end + trailing[number], messages[index]["role"]
 
 
 def _kept(full: str, bare: str, behind: str, before: str) -> tuple[int, int]:

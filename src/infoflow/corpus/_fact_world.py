@@ -126,7 +126,7 @@ class FactWorld:
         for later in (False, True) if self.config.passages == "pairs" else ():
             firsts = self.facts[:: self.config.relations]
             entities = [fact.entity for fact in firsts if (fact.kind == "later") == later]
-            partner |= {entity: place // 2 for place, entity in enumerate(entities)}
+            partner |= {entity: index // 2 for index, entity in enumerate(entities)}
         for fact in self.facts:
             if fact.kind == "withheld":
                 continue

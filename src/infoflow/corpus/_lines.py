@@ -306,18 +306,18 @@ def odd_column(rows: Sequence[Sequence[str]]) -> str | None:
     if not rows:
         return None
     width = min(map(len, rows))
-    columns = [[row[place].strip() for row in rows] for place in range(width)]
+    columns = [[row[at].strip() for row in rows] for at in range(width)]
     kinds = [column_kind(column) for column in columns]
-    for place, kind in enumerate(kinds):
-        if kind and (place < 2 or (kind in ("numbers", "labels") and width > 2)):
-            return f"has {kind} in column {place + 1}"
+    for index, kind in enumerate(kinds):
+        if kind and (index < 2 or (kind in ("numbers", "labels") and width > 2)):
+            return f"has {kind} in column {index + 1}"
     words = [sum(map(_length, column)) / len(column) for column in columns[:2]]
-    for place in range(2):
-        single = all(len(cell.split()) == 1 and not cell.endswith(ENDS) for cell in columns[place])
+    for index in range(2):
+        single = all(len(cell.split()) == 1 and not cell.endswith(ENDS) for cell in columns[index])
         # A few different words may be translations.
-        single &= len(rows) >= 10 or place == 0 or len(set(columns[place])) < len(rows)
-        if single and words[place] == 1 and words[1 - place] >= 3:
-            return f"has single words in column {place + 1}, next to longer texts"
+        single &= len(rows) >= 10 or index == 0 or len(set(columns[index])) < len(rows)
+        if single and words[index] == 1 and words[1 - index] >= 3:
+            return f"has single words in column {index + 1}, next to longer texts"
     return None
 
 

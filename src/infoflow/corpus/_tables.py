@@ -188,7 +188,7 @@ def _opened(path: Path, named: Sequence[str | None]) -> RecordTable:
     if all(name in columns and columns[int(name) :][:1] in ([], [name]) for name in numbers):
         return table
     rows = [list(table.columns), *(list(record.values()) for _, record in islice(table.records(()), _ROWS))]
-    places = [str(place) for place in range(1, len(table.columns) + 1)]
+    places = [str(index) for index in range(1, len(table.columns) + 1)]
     first = [(1, dict(zip(places, table.columns, strict=True)))] if not is_header(rows) else []
 
     def records(_: Sequence[str] = ()) -> Records:

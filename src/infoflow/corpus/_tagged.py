@@ -106,8 +106,8 @@ def conll_columns(path: Path) -> tuple[int, tuple[str, ...]] | None:
     if width < 2 or widths[0] == NUM_FIELDS:
         return None
     rows = [row for row in rows if len(row) >= width or row == [""]]  # comments are shorter
-    after_numbers = (place + 2 for place in range(width - 1) if _counts(rows, place))
-    first_words = (place + 1 for place in range(width) if not _not_words(_column(rows, place)))
+    after_numbers = (index + 2 for index in range(width - 1) if _counts(rows, index))
+    first_words = (index + 1 for index in range(width) if not _not_words(_column(rows, index)))
     word = next(chain(after_numbers, first_words), 1)
     num = (width if word > 1 else widths[0]) - word  # the number of columns of CoNLL-2012 varies by sentence
     return (word, (*(f"tag_{number}" for number in range(1, num)), "tag")) if num > 0 else None
@@ -144,7 +144,7 @@ def _not_words(sentences: Sequence[Sequence[str]]) -> str | None:
     """What the cells of a column are, if they are recognisably not words."""
     cells = [cell for sentence in sentences for cell in sentence]
     first = next(iter(sentences), [])
-    if len(first) > 1 and any(first == [str(place + start) for place in range(len(first))] for start in (0, 1)):
+    if len(first) > 1 and any(first == [str(index + start) for index in range(len(first))] for start in (0, 1)):
         return "numbers"
     if any(len(part) > 3 and len(set(part)) == 1 for part in (first, cells)):
         return "the same value on every line"
@@ -222,7 +222,7 @@ def _check_words(path: Path, blanks: bool, word: int) -> None:
         raise UserError(
             f"{path}: its first line names the columns: {', '.join(map(printable, named))}.\nRemove this line."
         )
-    if word > 1 and any(_starts_anew(_column(rows, place)) for place in range(word - 1)):
+    if word > 1 and any(_starts_anew(_column(rows, index)) for index in range(word - 1)):
         raise UserError(
             f"{path}: the numbering of words restarts without a blank line, so it is unclear where sentences end.\n"
             "Add a blank line after each sentence."

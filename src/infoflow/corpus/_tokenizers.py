@@ -213,7 +213,7 @@ class _Ids(dict[str, np.ndarray]):
 
 _PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))  # bytes that GPT-2's vocabulary keeps
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
-_BYTES = {chr(byte): byte for byte in _PRINTED} | {chr(0x100 + place): byte for place, byte in enumerate(_OTHERS)}
+_BYTES = {chr(byte): byte for byte in _PRINTED} | {chr(0x100 + at): byte for at, byte in enumerate(_OTHERS)}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _SENTINEL = re.compile(r"<extra_id_(\d+)>")
 

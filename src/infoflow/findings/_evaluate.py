@@ -123,12 +123,12 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding]) -> I
     read = dict.fromkeys(table for finding in chosen for table in finding.tables)
     given = external_models(tables)
     group = cache(partial(group_of_external, tables, tuple(read)))  # cached, since all claims share these few models
-    for place, models in enumerate(model_groups(tables, read)):
+    for index, models in enumerate(model_groups(tables, read)):
         why_not = cache(partial(shortfall, models))
         for finding in chosen:
             if not given or finding.given is None:
                 yield _judged(finding, models, why_not)
-            elif place == 0:
+            elif index == 0:
                 yield from (_judged_on(finding, one, group) for one in given)
 
 

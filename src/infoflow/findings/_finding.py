@@ -197,7 +197,7 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
 
 def _inside(bounds: tuple[float, float], effect: float, ends: list[float]) -> list[float]:
     """Extend the interval inwards near a bound, as far as Wilson's interval if that reaches farther."""
-    wilsons = [bounded_interval(effect, abs(end - effect), bounds)[place] for place, end in enumerate(ends)]
+    wilsons = [bounded_interval(effect, abs(end - effect), bounds)[index] for index, end in enumerate(ends)]
     return [float(np.fmin(ends[0], wilsons[0])), float(np.fmax(ends[1], wilsons[1]))]
 
 

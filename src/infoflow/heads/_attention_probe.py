@@ -125,16 +125,16 @@ class AttentionProbe(Intervention):
         optimisers = {
             name: torch.optim.Adam(probe.parameters(), lr=self.rate, foreach=False) for name, probe in probes.items()
         }
-        beside = np.zeros(2)  # numbers of words whose head is the previous word, and the next word
+        adjacent = np.zeros(2)  # numbers of words whose head is the previous word, and the next word
         total = self.epochs * len(train)
         with current_display().progress("Training probes on attention", total, "sentences") as progress:
             for epoch in range(self.epochs):
                 order = stream("attention-probe", self.seed, epoch).permutation(train)
                 for _, sentence in _sentences(reader, trees, order):
                     _step(probes, optimisers, sentence)
-                    beside += _neighbours(sentence).sum(0)
+                    adjacent += _neighbours(sentence).sum(0)
                     progress.advance(1)
-        return self._scored(reader, trees, test, probes, side=int(beside.argmax()))
+        return self._scored(reader, trees, test, probes, side=int(adjacent.argmax()))
 
     def _split(self, reader: Reader) -> tuple[np.ndarray, np.ndarray]:
         rows, ids = reader.rows, reader.corpus.content_ids

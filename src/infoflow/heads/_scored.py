@@ -243,7 +243,7 @@ def by_first_block(model: Model, changed: Sequence[Collection[Block]]) -> dict[B
     Variants without changes are left out.
     """
     blocks = ((stack.name, layer.index) for stack in model.anatomy.stacks for layer in stack.layers)
-    order = {block: place for place, block in enumerate(blocks)}
+    order = {block: at for at, block in enumerate(blocks)}
     groups: dict[Block, list[int]] = {}
     for index, own in enumerate(changed):
         if own:

@@ -69,8 +69,8 @@ def lens_rows(
         torch.cat([part[side] for part in parts]).unflatten(0, (len(states), len(chosen))) for side in (0, 1)
     )
     table = [
-        [candidate_pairs(ids[layer, place], shares[layer, place]) for layer in range(len(states))]
-        for place in range(len(chosen))
+        [candidate_pairs(ids[layer, index], shares[layer, index]) for layer in range(len(states))]
+        for index in range(len(chosen))
     ]
     return {"stack": head.stack.name, "positions": chosen, "layers": table, "names": token_names(model, ids)}
 

@@ -82,7 +82,7 @@ def takes_pairs(model: Model) -> bool:
     if model.tokenizer is None or model.task not in ("encoder", "masked-lm"):
         return False
     tokens = _encoded(model.tokenizer, "a", False, "b")
-    written = [place for place, token in enumerate(tokens) if not token.special]
+    written = [index for index, token in enumerate(tokens) if not token.special]
     return bool(written) and any(token.special for token in tokens[written[0] : written[-1]])
 
 
@@ -246,9 +246,9 @@ def _encoded(
 
 def _segments(special: Sequence[int]) -> list[int]:
     """The sentence of each token, 0 or 1: the second begins after special tokens that follow the first."""
-    words = [place for place, flag in enumerate(special) if not flag]
+    words = [index for index, flag in enumerate(special) if not flag]
     second = next((here for before, here in pairwise(words) if here > before + 1), len(special))
-    return [int(place >= second) for place in range(len(special))]
+    return [int(index >= second) for index in range(len(special))]
 
 
 def _own_translation(model: Model, sentence: Text) -> Text:

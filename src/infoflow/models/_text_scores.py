@@ -205,8 +205,8 @@ def _subsequence(said: list[str], right: list[str]) -> tuple[int, int]:
     In bit-parallel form: `row` has a 0 at each word of `said` where the subsequence up to the current word grows.
     """
     places: dict[str, int] = {}
-    for place, word in enumerate(said):
-        places[word] = places.get(word, 0) | 1 << place
+    for index, word in enumerate(said):
+        places[word] = places.get(word, 0) | 1 << index
     every = (1 << len(said)) - 1
     row = every
     for word in right:

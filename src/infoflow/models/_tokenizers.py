@@ -330,7 +330,7 @@ def _with_space_before(backend: Tokenizer) -> Tokenizer:
 def leading(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The special tokens that a tokenizer adds before a text."""
     bare, whole = tokenizer("a", add_special_tokens=False)["input_ids"], tokenizer("a")["input_ids"]
-    starts = [place for place in range(len(whole)) if whole[place : place + len(bare)] == bare]
+    starts = [index for index in range(len(whole)) if whole[index : index + len(bare)] == bare]
     return whole[: starts[0]] if starts else []
 
 

@@ -87,9 +87,9 @@ def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.ran
             if taken[anchor]:
                 continue
             first = bisect_right(edges, anchor) - 1
-            for place in range(edges[first], edges[min(first + more + 1, num_words)]):
-                if num < budget and not taken[place]:
-                    taken[place], num = 1, num + 1
+            for index in range(edges[first], edges[min(first + more + 1, num_words)]):
+                if num < budget and not taken[index]:
+                    taken[index], num = 1, num + 1
     return words.places[np.frombuffer(taken, dtype=np.bool_)]
 
 

@@ -209,9 +209,9 @@ def _series(models: pd.DataFrame, by: str) -> tuple[Series, ...]:
             key=row["series"],
             label=objective_label(row["objective"], row["variant"]) if by == "objective" else row["series"],
             slot=slot,
-            style=own_style(slot) + slots[:place].count(slot) if slot in slots[:place] else None,
+            style=own_style(slot) + slots[:index].count(slot) if slot in slots[:index] else None,
         )
-        for place, (row, slot) in enumerate(zip(rows, slots, strict=True))
+        for index, (row, slot) in enumerate(zip(rows, slots, strict=True))
     )
 
 

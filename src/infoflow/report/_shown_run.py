@@ -252,7 +252,7 @@ def claim_groups(
     for finding in findings:
         section = shown.get(finding.figure) or homes.get(finding.id.partition(":")[0], "")
         groups.setdefault(section, []).append(finding)
-    order = {id: place for place, id in enumerate(titles)}
+    order = {id: index for index, id in enumerate(titles)}
     return [
         {
             "section": id if id in present else "",

@@ -222,10 +222,10 @@ class StateClusters:
     ) -> UInt16[np.ndarray, "clustering token"]:
         """The cluster of each state, in every clustering of its layer."""
         centres, found = self.centres[layer], []
-        for place, own in enumerate(centres):
+        for index, own in enumerate(centres):
             rows = states
             if self.offsets is not None:
-                means = self.offsets[layer, place].to(states)
+                means = self.offsets[layer, index].to(states)
                 rows = states - means[positions.clamp(max=len(means) - 1)]
             found.append(nearest(rows, own.to(states)).labels)
         return torch.stack(found).cpu().numpy().astype(np.uint16)

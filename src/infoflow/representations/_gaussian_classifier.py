@@ -49,7 +49,7 @@ class GaussianClassifier:
                 logits = torch.add(self.log_prior, density, alpha=temperature)
                 logits.sub_(logits.amax(1, keepdim=True)).clamp_(min=_LEAST_LOGIT)
                 found.append(logits.gather(1, own)[:, 0] - logits.exp_().sum(1).log())
-        parts = [torch.cat(found[place :: len(temperatures)]) for place in range(len(temperatures))]
+        parts = [torch.cat(found[index :: len(temperatures)]) for index in range(len(temperatures))]
         return torch.stack(parts)
 
     def mixed(

@@ -193,7 +193,7 @@ class InformationRows:
         shuffled = [
             corrected_information(clusterings[0], random.permutation(side.labels), blocks) for _ in range(_SHUFFLES)
         ]
-        gains = [optimism_of(own, side.labels, blocks, folds == place % FOLDS) for place, own in enumerate(clusterings)]
+        gains = [optimism_of(own, side.labels, blocks, folds == index % FOLDS) for index, own in enumerate(clusterings)]
         return _LayerInformation(
             estimates=[estimate_information(clusters, side.labels, blocks) for clusters in clusterings],
             optimism=float(np.mean(gains)),

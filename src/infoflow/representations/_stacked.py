@@ -165,10 +165,10 @@ def uniform(
 def mlp_logits(parameters: Sequence[Tensor], x_PBD: Float[Tensor, "probe target width"]) -> Tensor:
     """Logits (P, B, K) of perceptrons with ReLU between their layers."""
     hidden = x_PBD
-    for place in range(0, len(parameters), 2):
-        if place:
+    for index in range(0, len(parameters), 2):
+        if index:
             hidden = hidden.relu()
-        hidden = torch.baddbmm(parameters[place + 1], hidden, parameters[place])
+        hidden = torch.baddbmm(parameters[index + 1], hidden, parameters[index])
     return hidden
 
 

@@ -194,17 +194,17 @@ class _Problem:
         every = torch.arange(len(self.mean)).view(-1, layers)
         chance, dev = (self._on_dev(each, every.flatten()).view(-1, layers) for each in (start, trained))
         scores = np.zeros((len(self.sets), layers, self.states.shape[1]))
-        for place, one in enumerate(self.sets):
+        for index, one in enumerate(self.sets):
             if one.decay:
                 continue
             rivals = [i for i, each in enumerate(self.sets) if each[:2] == one[:2] and each.scored is one.scored]
             least, best = dev[rivals].min(0)
             best = every[rivals].gather(0, best[None])[0]
-            better = (least < chance[place]).view(-1, 1, 1)
-            own = [torch.where(better, a[best], b[every[place]]) for a, b in zip(trained, start, strict=True)]
+            better = (least < chance[index]).view(-1, 1, 1)
+            own = [torch.where(better, a[best], b[every[index]]) for a, b in zip(trained, start, strict=True)]
             rows = torch.from_numpy(one.scored).expand(layers, -1)
-            found = torch.cat(list(self._log_probabilities(own, every[place], rows)), 1)
-            scores[place][:, one.scored] = found.numpy()
+            found = torch.cat(list(self._log_probabilities(own, every[index], rows)), 1)
+            scores[index][:, one.scored] = found.numpy()
         return scores
 
     def _batches(self, epoch: int) -> Iterator[Int[Tensor, "set batch"]]:

@@ -282,8 +282,7 @@ def _with_scope(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     pairs = [_method_and_scope(str(method)) for method in frame["method"]]
     columns = {
-        name: pd.array([pair[place] for pair in pairs], dtype="string")
-        for place, name in enumerate(("method", "scope"))
+        name: pd.array([pair[at] for pair in pairs], dtype="string") for at, name in enumerate(("method", "scope"))
     }
     names = list(frame)
     names.insert(names.index("method") + 1, "scope")

@@ -307,8 +307,8 @@ def _losses(
         chosen = [rows[index] for index in batch]
         ids, mask = models.pad_rows([read.tolist() for _, read, _ in chosen], model.pad_token_id)
         said = torch.full(ids.shape, -1)
-        for place, (_, _, targets) in enumerate(chosen):
-            said[place, : len(targets)] = torch.from_numpy(targets)
+        for at, (_, _, targets) in enumerate(chosen):
+            said[at, : len(targets)] = torch.from_numpy(targets)
         with torch.no_grad():
             logits = model.module(**models.model_inputs(model, ids, mask)).logits
         has_target = said >= 0

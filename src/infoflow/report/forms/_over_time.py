@@ -355,7 +355,7 @@ def layer_color(layers: Sequence[int]) -> Channel:
 def layer_shades(layers: Sequence[object]) -> list[str]:
     """Colours of these layers, in their order."""
     last = max(len(layers) - 1, 1)
-    return [f"var(--rank-{round((RANK_STEPS - 1) * place / last)})" for place in range(len(layers))]
+    return [f"var(--rank-{round((RANK_STEPS - 1) * index / last)})" for index in range(len(layers))]
 
 
 def layer_legend(layers: Iterable[int]) -> list[dict[str, str]]:

@@ -53,7 +53,7 @@ def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) 
             found.append((measure, frame, seen))
     found.sort(key=lambda one: (one[0].fills, -one[2].strength))  # stable: ties keep the report's order
     sections = [one[0].section for one in found]
-    first = [one for place, one in enumerate(found) if one[0].section not in sections[:place]]
+    first = [one for at, one in enumerate(found) if one[0].section not in sections[:at]]
     more = [one for one in found if one not in first]  # if fewer sections than cards have a result
     ahead = [card] if "head-map" in ids and (card := roles_card(tables)) else []
     chosen = sorted([*first, *more], key=lambda one: (one[0].fills, not one[2].clear))[: CARDS - len(ahead)]
@@ -138,10 +138,10 @@ def _sentence(measure: CardMeasure, frame: pd.DataFrame, seen: Effects, series: 
     if len(lines) > _EACH and seen.pair:
         lines = [line for line in lines if line.key in seen.pair]
     lines.sort(key=lambda line: _is_still(measure, seen.shown[line.key]))  # lines with a clear change come first
-    verbs = [_verb(measure, seen.shown[line.key], first=not place) for place, line in enumerate(lines)]
+    verbs = [_verb(measure, seen.shown[line.key], first=not index) for index, line in enumerate(lines)]
     clauses = [
-        _clause(measure, seen, line, verb, first=not place, again=place > 0 and verb == verbs[place - 1])
-        for place, (line, verb) in enumerate(zip(lines, verbs, strict=True))
+        _clause(measure, seen, line, verb, first=not index, again=index > 0 and verb == verbs[index - 1])
+        for index, (line, verb) in enumerate(zip(lines, verbs, strict=True))
     ]
     left = len(seen.shown) - len(lines)
     rest = f"; {left} more in the figure" if left else ""

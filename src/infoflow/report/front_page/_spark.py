@@ -213,8 +213,8 @@ def _bars(best: pd.DataFrame, color: str, description: str) -> Markup:
 
     line = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="{}" stroke-width="{}"/>')
     parts = []
-    for place, row in enumerate(best.to_dict("records")):
-        y, name = _BAR * place + 13, _NAMES.get(row["role"], row["role"]).replace("dependent", "dep")
+    for index, row in enumerate(best.to_dict("records")):
+        y, name = _BAR * index + 13, _NAMES.get(row["role"], row["role"]).replace("dependent", "dep")
         head = escape(f"{name} {row['layer']}.{row['head']}")
         parts += [
             Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(_BARS_LEFT - 6, y + 4, head),

@@ -29,7 +29,7 @@ _SAMPLES = "Random tokens of the text stand in for the samples of ELECTRA's gene
 
 
 def _examples(table: pd.DataFrame, models: ModelSelection) -> Drawn:
-    order = {series.key: place for place, series in enumerate(models.series)}
+    order = {series.key: index for index, series in enumerate(models.series)}
     slots = {series.key: series.slot for series in models.series}
     table = table.sort_values("series", key=lambda keys: keys.map(order).fillna(len(order)), kind="stable")
     rows, counts = [], dict[str, int]()
@@ -135,7 +135,7 @@ def _match(match: pd.DataFrame, models: ModelSelection) -> Drawn:
 
 def _means(match: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """One row per objective and architecture: means over seeds, and the first seed's statement on initial weights."""
-    order = {series.key: place for place, series in enumerate(models.series)}
+    order = {series.key: at for at, series in enumerate(models.series)}
     several = len(set(match["architecture"])) > 1
     rows = []
     groups: Any = match.groupby(["series", "architecture"], sort=False)

@@ -208,10 +208,10 @@ class ShowExample(OfRecipe, AbstractTableStage):
         names = _names(data.tokenizer)
         shown = objective.shown(batch, names, _names(data.target_tokenizer) if objective.needs_translation else names)
         rows = [
-            {"part": part, "line": line, "place": place, "token": token}
+            {"part": part, "line": line, "place": index, "token": token}
             for part, lines in (("inputs", shown.inputs), ("targets", shown.targets))
             for line, tokens in lines.items()
-            for place, token in enumerate(tokens)
+            for index, token in enumerate(tokens)
         ]
         return pd.DataFrame(rows, columns=list(OBJECTIVE_EXAMPLES.column_names))
 

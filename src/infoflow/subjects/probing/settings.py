@@ -51,8 +51,8 @@ class ProbingPlan:
 
     def probes_of(self, task: str) -> list[str]:
         """The probes of a task."""
-        asked = (probe.partition(":") for probe in self.probes)
-        return list(dict.fromkeys(name for name, _, of in asked if name not in WITHOUT_TASK and of in ("", task)))
+        named = (probe.partition(":") for probe in self.probes)
+        return list(dict.fromkeys(name for name, _, of in named if name not in WITHOUT_TASK and of in ("", task)))
 
 
 SECTIONS = {"probing": ProbingPlan}

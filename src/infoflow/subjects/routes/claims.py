@@ -53,7 +53,7 @@ def r1(curves: Curves) -> list[Condition]:
 
 def _previous(routes: SeedRows, positions: SeedRows) -> np.ndarray:
     """Share of routes through the head that looks at the previous token most, minus the mean over heads, (1 + R, 1)."""
-    shares = {place: column for column, place in enumerate(_places(routes))}
+    shares = {index: column for column, index in enumerate(_places(routes))}
     if missing := set(_places(positions)) - shares.keys():
         raise Absent(f"{ROUTE_IMPORTANCE.name} lacks head {min(missing)} of {HEAD_POSITIONAL.name}")
     head = _places(positions)[int(held_out(positions.numbers)[0].argmax())]

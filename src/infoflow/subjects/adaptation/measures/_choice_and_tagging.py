@@ -194,8 +194,8 @@ def _choice_logits(module: PreTrainedModel, batch: Batch) -> Float[Tensor, "exam
 def _padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
     """Rows of unequal length, padded and stacked: int64 (choice, token)."""
     padded = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
-    for place, row in enumerate(rows):
-        padded[place, : len(row)] = row
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
     return padded
 
 
@@ -225,7 +225,7 @@ class Tagging(AbstractTask):
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
         """Sentences as token ids, with the number of the tag at each word's first token."""
         corpus.require("words", self.column)
-        places = {tag: place for place, tag in enumerate(self.labels)}
+        places = {tag: index for index, tag in enumerate(self.labels)}
         encoded = corpus.encode(tokenizer, max_length=max_length)
         check_known((tag for tags in corpus.column(self.column) for tag in tags), places, corpus, "tags")
         words = [first_pieces(encoded.words(row)) for row in range(len(encoded))]
@@ -285,7 +285,7 @@ class Tagging(AbstractTask):
                 entity_score(wanted, read, guess, blocks),
                 share_right("accuracy", right == given, of_words, baseline),
             ]
-        places = {tag: place for place, tag in enumerate((*self.labels, NOT_READ))}
+        places = {tag: index for index, tag in enumerate((*self.labels, NOT_READ))}
         numbers = (np.array([places[tag] for tag in side], dtype=np.int64) for side in (right, given))
         return class_scores(*numbers, places[guess], len(self.labels), of_words)[:2]
 

@@ -217,8 +217,8 @@ class _View:
         models = {"before": [self.before], "after": list(self.after)}
         states = {
             name: [
-                {"test": known[name][place]} | {part: read_states(one, places[part]) for part in ("train", "dev")}
-                for place, one in enumerate(each)
+                {"test": known[name][index]} | {part: read_states(one, places[part]) for part in ("train", "dev")}
+                for index, one in enumerate(each)
             ]
             for name, each in models.items()
         }

@@ -117,7 +117,7 @@ def label_table(
     accuracy = _accuracies(questions, [each for _, each in flat])
     rows = []
     for name in states:
-        members = [place for place, (other, _) in enumerate(flat) if other == name]
+        members = [index for index, (other, _) in enumerate(flat) if other == name]
         for layer in range(layers):
             keys = {"stack": stack, "layer": layer, "state": name}
             read = [accuracy[place * layers + layer] for place in members]

@@ -120,9 +120,9 @@ def _pair(sentence: Sentence, draws: np.random.Generator) -> Row | None:
         return None
     subject, verb, thing = main
     nouns = [
-        place
-        for place, relation in enumerate(sentence.deprel or ())
-        if relation in _OTHER and words[place] not in (words[subject], words[thing])
+        index
+        for index, relation in enumerate(sentence.deprel or ())
+        if relation in _OTHER and words[index] not in (words[subject], words[thing])
     ]
     if not nouns:
         return None
@@ -134,7 +134,7 @@ def _pair(sentence: Sentence, draws: np.random.Generator) -> Row | None:
 
 def _span(sentence: Sentence, draws: np.random.Generator) -> Row | None:
     words, heads = sentence.words or [], sentence.head or []
-    subjects = [place for place, relation in enumerate(sentence.deprel or ()) if relation == "nsubj"]
+    subjects = [index for index, relation in enumerate(sentence.deprel or ()) if relation == "nsubj"]
     candidates = [place for place in subjects if words.count(words[heads[place]]) == 1 and _is_noun(sentence, place)]
     if not candidates:
         return None
@@ -161,8 +161,8 @@ def _main(sentence: Sentence) -> tuple[int, int, int] | None:
     """The positions of subject, verb and object of the main clause, if it has an object."""
     root = _root(sentence)
     places = {
-        relation: place
-        for place, (head, relation) in enumerate(zip(sentence.head or (), sentence.deprel or (), strict=True))
+        relation: index
+        for index, (head, relation) in enumerate(zip(sentence.head or (), sentence.deprel or (), strict=True))
         if head == root and relation in ("nsubj", "obj")
     }
     return (places["nsubj"], root, places["obj"]) if len(places) == 2 else None
@@ -309,11 +309,11 @@ def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generato
     starts = [[0] * len(each) for each in answers]
     for row in order:
         words = running_word_spans(texts[row])
-        for place, answer in enumerate(answers[row]):
+        for index, answer in enumerate(answers[row]):
             length = min(max(len(running_words(answer)), 1), len(words))
             first = int(drawn.integers(len(words) - length + 1))
             begin, end = words[first][0], words[first + length - 1][1]
-            answers[row][place], starts[row][place] = texts[row][begin:end], begin
+            answers[row][index], starts[row][index] = texts[row][begin:end], begin
     corpus = corpus.with_column("answers", answers)
     return corpus.with_column("answer_starts", starts) if "answer_starts" in corpus.columns else corpus
 

@@ -110,8 +110,8 @@ def swaps(model: Model, points: int) -> list[Swap]:
 
 def rewound_names(model: Model, swap: Swap) -> set[str]:
     """Names of the body's parameters that are reset."""
-    first = {stack.name: sum(len(one.layers) for one in model.anatomy.stacks[:place])
-             for place, stack in enumerate(model.anatomy.stacks)}  # fmt: skip
+    first = {stack.name: sum(len(one.layers) for one in model.anatomy.stacks[:index])
+             for index, stack in enumerate(model.anatomy.stacks)}  # fmt: skip
     blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
 
     def is_rewound(one: BodyGroup) -> bool:

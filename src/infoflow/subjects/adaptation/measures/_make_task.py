@@ -164,7 +164,7 @@ class Classification(AbstractTextTask):
             sides = [self._sets(side) for side in (predictions.wanted, predictions.said)]
             guess = best_set(self._sets(tuple(label or "" for label in train.column("label"))))
             return set_scores(*sides, guess, blocks)
-        places = {label: place for place, label in enumerate(self.labels)}
+        places = {label: index for index, label in enumerate(self.labels)}
         wanted, said = (
             np.array([places[label] for label in side], dtype=np.int64)
             for side in (predictions.wanted, predictions.said)
@@ -174,7 +174,7 @@ class Classification(AbstractTextTask):
         return sorted(found, key=lambda score: score.metric != self.main)
 
     def _sets(self, side: tuple[str, ...]) -> np.ndarray:
-        places = {label: place for place, label in enumerate(self.labels)}
+        places = {label: index for index, label in enumerate(self.labels)}
         chosen = np.zeros((len(side), len(self.labels)), dtype=bool)
         for row, label in enumerate(side):
             chosen[row, [places[part] for part in several(label)]] = True

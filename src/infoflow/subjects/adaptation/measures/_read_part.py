@@ -182,7 +182,7 @@ def _names_columns(rows: Sequence[Sequence[str]]) -> bool:
     cells = [cell.strip().lower() for cell in rows[0]]
     if len(rows) == 1 or any(len(running_words(cell)) > _NAME_WORDS for cell in cells):
         return False
-    usual = [(place, cell) for place, cell in enumerate(cells) if cell in known]
+    usual = [(index, cell) for index, cell in enumerate(cells) if cell in known]
     return any(all(cell != row[place].strip().lower() for row in rows[1:] if place < len(row)) for place, cell in usual)
 
 

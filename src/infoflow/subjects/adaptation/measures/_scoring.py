@@ -240,11 +240,11 @@ def _entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """
     found: list[tuple[str, int, int]] = []
     before = OUTSIDE
-    for place, tag in enumerate(tags):
+    for index, tag in enumerate(tags):
         goes_on = tag[0] in "IE" and before[0] in "BI" and tag[1:] == before[1:]
         if tag != OUTSIDE:
-            first = found.pop()[1] if goes_on else place
-            found.append((tag[2:], first, place))
+            first = found.pop()[1] if goes_on else index
+            found.append((tag[2:], first, index))
         before = tag
     return set(found)
 

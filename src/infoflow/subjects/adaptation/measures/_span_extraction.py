@@ -166,10 +166,10 @@ class SpanExtraction(AbstractTask):
         """Every window with the scores of its tokens as start and as end."""
         for piece, batch in answered(self, module, rows, vocabulary, batch_tokens):
             start, end = (one.cpu().numpy().astype(np.float64) for one in self._logits(module, batch))
-            for place, row in enumerate(piece.tolist()):
+            for index, row in enumerate(piece.tolist()):
                 window = rows.windows[row]
                 length = len(window.input_ids)
-                yield window, start[place, :length], end[place, :length]
+                yield window, start[index, :length], end[index, :length]
 
 
 def _wanted(corpus: Corpus) -> list[list[str]]:

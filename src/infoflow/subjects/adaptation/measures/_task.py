@@ -160,7 +160,7 @@ SEVERAL = "|"  # separator of the labels of an example with several
 
 def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " example"]:
     """The class index of each example."""
-    places = {label: place for place, label in enumerate(labels)}
+    places = {label: index for index, label in enumerate(labels)}
     found = list(corpus.column("label"))
     check_known(found, places, corpus)
     return np.array([places[label] for label in found], dtype=np.int64)
@@ -168,7 +168,7 @@ def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " ex
 
 def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "example label"]:
     """The labels of each example, 1 or 0; an example may have none."""
-    places = {label: place for place, label in enumerate(labels)}
+    places = {label: index for index, label in enumerate(labels)}
     found = [several(label) for label in corpus.column("label")]
     check_known([label for each in found for label in each], places, corpus)
     chosen = np.zeros((len(found), len(labels)), dtype=np.float32)

@@ -91,9 +91,9 @@ def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
         gates = [by_kind[one.stack, one.kind][one.layer] for one in sites]
         with torch.enable_grad(), tap(model, gates=by_kind):
             total = part.task.example_losses(model.module, batch.batch).sum()
-        for place, slope in enumerate(torch.autograd.grad(total, gates)):
+        for index, slope in enumerate(torch.autograd.grad(total, gates)):
             of_example = slope.double().unflatten(0, (len(batch.batch), batch.rows_each)).sum(1)
-            sums[place] += of_example.abs().sum(0).cpu()
+            sums[index] += of_example.abs().sum(0).cpu()
     norms = [float(one.norm()) or 1.0 for one in sums]
     return {
         (one.stack, one.kind, one.layer, head): float(values[head]) / norm
@@ -134,7 +134,7 @@ def task_pruning(
     rows = []
     for order, orders in (
         ("importance", [[_by_importance(one, ranked)] for one in after]),
-        ("random", [[_at_random(heads, place, draw) for draw in range(draws)] for place in range(len(after))]),
+        ("random", [[_at_random(heads, index, draw) for draw in range(draws)] for index in range(len(after))]),
     ):
         rows.append({"order": order, "removed": 0, **mean_score(whole, baseline)})
         for number in numbers:

@@ -150,7 +150,7 @@ def _chrf(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarr
 def _streams(wanted: Sequence[Sequence[str]]) -> list[list[str | None]]:
     """Transposed references: list i has the i-th reference of each text, or None where a text has fewer."""
     most = max(map(len, wanted))
-    return [[right[place] if place < len(right) else None for right in wanted] for place in range(most)]
+    return [[right[index] if index < len(right) else None for right in wanted] for index in range(most)]
 
 
 def _comparable(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

@@ -349,7 +349,7 @@ class _Tuning:
     def _scores(self, predictions: Predictions, part: str) -> list[dict[str, Any]]:
         found = self.task.scores(predictions, getattr(self.parts, part), self.parts.train)
         return [
-            {"part": part, "metric": score.metric, "main": place == 0, **score.row} for place, score in enumerate(found)
+            {"part": part, "metric": score.metric, "main": index == 0, **score.row} for index, score in enumerate(found)
         ]
 
     def _facts(self, seed: int, rate: float, updates: int, scores: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -74,13 +74,13 @@ def tuning_heads(
     before_costs = _pretraining_costs(before, pretraining, sentences, options)
     roles = [_Attending.of(one, read.corpus, options) for one in (start, *after)]
     rows = []
-    for place, head in enumerate(all_heads(start.anatomy)):
+    for index, head in enumerate(all_heads(start.anatomy)):
         rows.append(
             dict(zip(_KEYS, head, strict=True))
             | changes.get(head, _NOT_READ)
             | _roles(head, roles)
             | {"cost_before": before_costs.get(head, float("nan"))}
-            | ratio_estimate(np.mean([one.sums[:, place] for one in costs], axis=0), costs[0].counts, 0.0)
+            | ratio_estimate(np.mean([one.sums[:, index] for one in costs], axis=0), costs[0].counts, 0.0)
         )
     return tuned_table(TUNING_HEADS, rows)
 

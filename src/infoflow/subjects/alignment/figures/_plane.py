@@ -152,7 +152,7 @@ def place_names(points: np.ndarray, names: Sequence[str], width: float, height: 
     for index in np.argsort(points[:, 1], kind="stable").tolist():
         x, y = points[index].tolist()
         room = _LETTER * len(names[index])
-        marks = [box for place, box in enumerate(taken[: len(points)]) if place != index]
+        marks = [box for at, box in enumerate(taken[: len(points)]) if at != index]
         options = [(place, _extent(place, room)) for place in _options(x, y, room, width, height)]
         free = [
             option for option in options if not any(_meet(option[1], box) for box in (*marks, *taken[len(points) :]))

@@ -193,5 +193,5 @@ def _types(texts: list[list[str]], ids: np.ndarray, places: np.ndarray, corpus: 
 
 def _bare(word: str) -> str:
     """The word without surrounding punctuation; combining marks of its letters stay."""
-    inner = [place for place, sign in enumerate(word) if sign == "_" or unicodedata.category(sign)[0] in "LMN"]
+    inner = [index for index, sign in enumerate(word) if sign == "_" or unicodedata.category(sign)[0] in "LMN"]
     return word[inner[0] : inner[-1] + 1] if inner else ""

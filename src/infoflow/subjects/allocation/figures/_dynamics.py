@@ -204,11 +204,11 @@ def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
     used, first = [], []
     for one in series:
         own = residuals[residuals["series"] == one.key]
-        for place, (rule, rows) in enumerate(own.groupby("rule", sort=False)):
+        for index, (rule, rows) in enumerate(own.groupby("rule", sort=False)):
             off = percent_over_models(rows.groupby("seed")["value"].mean().to_dict(), (0.0, math.inf))
             stated = Candidate(f"in {one.label}", off)
-            used += [stated] if place == 0 else []
-            first += [stated] if rule == "first-order" and place else []
+            used += [stated] if index == 0 else []
+            first += [stated] if rule == "first-order" and index else []
     worst, plain = extreme(used), extreme(first, least=True)
     if worst is None:
         return ""

@@ -187,12 +187,12 @@ class CellGroups:
     @classmethod
     def of(cls, cells: Cells) -> "CellGroups":
         keys: dict[tuple[Level, Cell], list[int]] = {}
-        for place, cell in enumerate(cells.cells):
-            keys.setdefault(("block", cell.group._replace(layer=NO_LAYER)), []).append(place)
+        for index, cell in enumerate(cells.cells):
+            keys.setdefault(("block", cell.group._replace(layer=NO_LAYER)), []).append(index)
             if cell.layer != NO_LAYER:
                 layer = Cell(component="", stack=cell.stack, layer=cell.layer, kind="", head=NO_HEAD)
-                keys.setdefault(("layer", layer), []).append(place)
-            keys.setdefault(("group", cell.group), []).append(place)
+                keys.setdefault(("layer", layer), []).append(index)
+            keys.setdefault(("group", cell.group), []).append(index)
         matrix = np.zeros((len(keys), len(cells.cells)))
         for row, places in enumerate(keys.values()):
             matrix[row, places] = 1.0

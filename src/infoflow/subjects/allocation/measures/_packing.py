@@ -119,14 +119,14 @@ def _first_fit(lengths_NS: Int[np.ndarray, "sentence stack"], widths_S: Int[np.n
     """Put each sentence into the first row that has space for it in every stack."""
     rows: list[list[int]] = []
     room = np.empty((len(lengths_NS), lengths_NS.shape[1]), dtype=int)
-    for place, length in enumerate(lengths_NS):
+    for index, length in enumerate(lengths_NS):
         fitting = np.flatnonzero((room[: len(rows)] >= length).all(axis=1))
         if len(fitting):
             row = int(fitting[0])
-            rows[row].append(place)
+            rows[row].append(index)
         else:
             row = len(rows)
-            rows.append([place])
+            rows.append([index])
             room[row] = widths_S
         room[row] -= length
     return rows

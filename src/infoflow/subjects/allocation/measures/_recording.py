@@ -140,7 +140,7 @@ def _groups(recorder: LossChangeRecorder) -> Rows:
 
 
 def _heads(recorder: LossChangeRecorder) -> Rows:
-    attention = [(place, cell) for place, cell in enumerate(recorder.cells.cells) if cell.component in _ALL]
+    attention = [(index, cell) for index, cell in enumerate(recorder.cells.cells) if cell.component in _ALL]
     layers: dict[tuple[str, str, int], dict[int, list[int]]] = {}
     for place, cell in attention:
         layers.setdefault((cell.stack, cell.kind, cell.layer), {}).setdefault(cell.head, []).append(place)

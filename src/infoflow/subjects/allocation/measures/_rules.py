@@ -104,9 +104,9 @@ def refined(
     """
     panels, coarse = splits, ends
     if panels > 1:
-        coarse = _blend(ends, mean_at([place / panels for place in range(1, panels)]), 1 / panels)
+        coarse = _blend(ends, mean_at([index / panels for index in range(1, panels)]), 1 / panels)
     while True:
-        fine = _blend(coarse, mean_at([(place + 0.5) / panels for place in range(panels)]), 1 / 2)
+        fine = _blend(coarse, mean_at([(index + 0.5) / panels for index in range(panels)]), 1 / 2)
         found = {key: (4 * fine[key] - coarse[key]) / 3 for key in fine}
         if is_close(found) or 2 * panels > max_splits:
             return found, panels

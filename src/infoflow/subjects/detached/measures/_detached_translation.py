@@ -274,18 +274,18 @@ def _rows(kind: str, detached: _Scores, faithful: _Scores) -> Iterator[dict[str,
     ]
     *shares, likely, random = found
     units, count = len(np.union1d(detached.blocks, faithful.blocks)), len(detached.blocks) + len(faithful.blocks)
-    for place, one in enumerate(found):
+    for index, one in enumerate(found):
         difference = one.value - likely.value
         effects = block_effects(difference, one.replicates - likely.replicates)
         ends = block_interval(difference, effects, scale=(-1.0, 1.0), count=count, units=units)
         yield {
-            "score": SOURCE_SHARE if place < len(shares) else LOG_PROBABILITY if one is likely else RANDOM,
+            "score": SOURCE_SHARE if index < len(shares) else LOG_PROBABILITY if one is likely else RANDOM,
             "kind": kind,
-            "layer": place + 1 if place < len(shares) else NO_LAYER,
+            "layer": index + 1 if index < len(shares) else NO_LAYER,
             **estimate(one.value, one.replicates, random.value, count, scale="share", units=units),
             "beyond": math.nan if one is likely else difference,
             "beyond_low": math.nan if one is likely else ends.low,
             "beyond_high": math.nan if one is likely else ends.high,
-            "mean_detached": float(detached.values_NK[:, place].mean()),
-            "mean_faithful": float(faithful.values_NK[:, place].mean()),
+            "mean_detached": float(detached.values_NK[:, index].mean()),
+            "mean_faithful": float(faithful.values_NK[:, index].mean()),
         }

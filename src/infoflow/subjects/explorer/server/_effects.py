@@ -101,13 +101,13 @@ def _hidden_each(reading: SentenceReading, stack: str, part: list[int]) -> list[
     with torch.no_grad(), changed(model, reading.change), tap(model, hidden=True, on_attention=hide) as passed:
         output = model.module(**_repeated(reading, len(part)))
     rows = []
-    for place, token in enumerate(part):
+    for index, token in enumerate(part):
         change = reading.change
         blind = replace(change, hide=(*change.hide, (stack, token))).blind(model, reading.sentence)
         moved = {
             name: [
                 _digits(row, [*blind[name], *([token] if name == stack else [])])
-                for row in distances(states, torch.stack([layer[place] for layer in passed.hidden[name]]))
+                for row in distances(states, torch.stack([layer[index] for layer in passed.hidden[name]]))
             ]
             for name, states in reading.states.items()
         }
@@ -115,7 +115,7 @@ def _hidden_each(reading: SentenceReading, stack: str, part: list[int]) -> list[
         last = [value for value in moved[model.anatomy.predicts.name][-1] if value is not None]
         row["distance"] = float(f"{sum(last) / len(last):.4g}") if last else None
         if reading.has_head:
-            row["divergence"] = _mean_divergence(reading, token_logits(output)[place], blind)
+            row["divergence"] = _mean_divergence(reading, token_logits(output)[index], blind)
         rows.append(row)
     return rows
 

@@ -177,7 +177,7 @@ def _distinct(paths: Sequence[Path]) -> list[str]:
     """The last part of each path, or as many parts as distinguish the runs."""
     parts = [path.resolve().parts for path in paths]
     if len(set(parts)) < len(parts):
-        twice = next(path for place, path in enumerate(paths) if parts[place] in parts[:place])
+        twice = next(path for index, path in enumerate(paths) if parts[index] in parts[:index])
         raise UserError(f"Each run counts once. {twice} was given twice.")
     for depth in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
@@ -306,8 +306,8 @@ def _of_claim(run: ScaleRun, found: Judged) -> Iterator[dict[str, Any]]:
         )
         yield {**keys, **empty, "condition": "", "decides": False, "above": True, "unit": "", "effects": []}
     names = _distinct_runs([outcome.condition for outcome in found.outcomes])
-    for place, outcome in enumerate(found.outcomes):
-        yield {**keys, **_numbers(outcome), "condition": names[place], "decides": place == found.deciding}
+    for index, outcome in enumerate(found.outcomes):
+        yield {**keys, **_numbers(outcome), "condition": names[index], "decides": index == found.deciding}
 
 
 def _distinct_runs(conditions: list[Condition]) -> list[str]:

@@ -210,14 +210,14 @@ def _pooled(points: Sequence[ScalePoint]) -> tuple[float, int]:
 def _turns(points: Sequence[ScalePoint], y_P: np.ndarray, slope: float, variances: _Variances) -> str:
     """The first step between successive scales that clearly contradicts the slope, in words."""
     groups = scale_groups([point.size for point in points])
-    for place in range(len(points) - 1):
-        if groups[place] == groups[place + 1]:
+    for index in range(len(points) - 1):
+        if groups[index] == groups[index + 1]:
             continue
         step_P = np.zeros(len(points))
-        step_P[place], step_P[place + 1] = -1.0, 1.0
+        step_P[index], step_P[index + 1] = -1.0, 1.0
         step = float(step_P @ y_P)
         if step * slope < 0 and abs(step) > variances.half(step_P):
-            return f"from {points[place].size:,.0f} to {points[place + 1].size:,.0f}"
+            return f"from {points[index].size:,.0f} to {points[index + 1].size:,.0f}"
     return ""
 
 

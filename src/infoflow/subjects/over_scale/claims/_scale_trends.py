@@ -90,7 +90,7 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
         *_over(tested[tested["update"] != END], "checkpoints", [*_CLAIM, *_DEPTH, "width", "run"], _by_seeds),
     ]
     order = {
-        key: place for place, key in enumerate(dict.fromkeys(zip(found["id"], found["architecture"], strict=True)))
+        key: index for index, key in enumerate(dict.fromkeys(zip(found["id"], found["architecture"], strict=True)))
     }
     rows.sort(key=lambda row: (order[row["id"], row["architecture"]], not row["followed"]))
     return TRENDS.conform(pd.DataFrame(rows, columns=pd.Index(TRENDS.column_names)))

@@ -37,7 +37,7 @@ def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
     kept = [own for _, own in tested.groupby(["id", "architecture"], sort=False) if _several(own)]
     if not kept:
         return tested.head(0).assign(line="")
-    order = {id: place for place, id in enumerate(dict.fromkeys(found["id"]))}
+    order = {id: index for index, id in enumerate(dict.fromkeys(found["id"]))}
     rows = pd.concat(kept).sort_values("tokens", kind="stable")
     rows = rows.sort_values("id", key=lambda ids: ids.map(order), kind="stable")
     ended = rows["update"] == END
@@ -87,7 +87,7 @@ class Grid:
         """The mark of each corpus; empty for a single corpus."""
         if len(self.corpora) < 2:
             return []
-        return [{"label": name, "shape": SHAPES[place % len(SHAPES)]} for place, name in enumerate(self.corpora)]
+        return [{"label": name, "shape": SHAPES[index % len(SHAPES)]} for index, name in enumerate(self.corpora)]
 
     def name_of(self, width: str, corpus: str) -> str:
         """Label of a line, next to its last mark: the width, and the corpus if most runs have another one."""
@@ -153,11 +153,11 @@ def _claims_over_scale(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataF
 def _claims(rows: pd.DataFrame, trends: pd.DataFrame) -> list[dict[str, Any]]:
     stated, families = reported_claims(trends), len(set(rows["architecture"]))
     found = []
-    for place, (_, own) in enumerate(rows.groupby(["id", "architecture"], sort=False)):
+    for at, (_, own) in enumerate(rows.groupby(["id", "architecture"], sort=False)):
         last = _largest(own)
         id, family, verdict = str(last["id"]), str(last["architecture"]), str(last["verdict"])
         words = stated.get((id, family), "too few scales")
-        order = (_VERDICTS.index(verdict), min(_place(words), default=len(_WORDS)), place)
+        order = (_VERDICTS.index(verdict), min(_place(words), default=len(_WORDS)), at)
         found.append(
             {
                 "id": id,
@@ -175,7 +175,7 @@ def _claims(rows: pd.DataFrame, trends: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _place(words: str) -> list[int]:
-    return [place for place, word in enumerate(_WORDS) if word in words]
+    return [index for index, word in enumerate(_WORDS) if word in words]
 
 
 def _largest(rows: pd.DataFrame) -> pd.Series:
@@ -291,7 +291,7 @@ def _runs(
 def _apart(runs: pd.DataFrame, grid: Grid) -> pd.Series:
     """Tokens, with horizontal offsets between marks of different widths."""
     low, high = _domain(grid)
-    places = runs["width"].map({str(width): place for place, width in enumerate(grid.widths)})
+    places = runs["width"].map({str(width): index for index, width in enumerate(grid.widths)})
     return runs["tokens"] * (high / low) ** (_APART * (places - (len(grid.widths) - 1) / 2))
 
 
@@ -351,7 +351,7 @@ def _ends(rows: pd.DataFrame) -> tuple[float, float]:
 
 
 def _cycled(values: Any, grid: Grid) -> list[Any]:
-    found = [values[place % len(values)] for place in range(len(grid.corpora))]
+    found = [values[index % len(values)] for index in range(len(grid.corpora))]
     return [list(value) if isinstance(value, tuple) else value for value in found]
 
 

@@ -63,7 +63,7 @@ def t11(curves: Curves) -> list[Condition]:
 )
 def t12(curves: Curves) -> list[Condition]:
     """The order of words moves after the quality has settled."""
-    after, half = (curves["order"][:, [place]] for place in range(2))
+    after, half = (curves["order"][:, [index]] for index in range(2))
     unit, reach = "share of its range", reach_at(curves["order"], 2)
     return [
         exceeds("movement of the reordering score after nine tenths of chrF", after, 0.2, unit, reach=reach),
@@ -138,8 +138,8 @@ def t16(curves: Curves) -> list[Condition]:
     """Effective rank over training."""
     names = ("fall from step 0 to a minimum", "rise from the minimum to a maximum", "fall from the maximum to the end")
     return [
-        exceeds(f"effective rank: {name}", curves["moves"][:, [place]], _LEAST, "ln of the ratio", alone=place == 1)
-        for place, name in enumerate(names)
+        exceeds(f"effective rank: {name}", curves["moves"][:, [index]], _LEAST, "ln of the ratio", alone=index == 1)
+        for index, name in enumerate(names)
     ]
 
 
@@ -158,7 +158,7 @@ def t16(curves: Curves) -> list[Condition]:
 )
 def t17(curves: Curves) -> list[Condition]:
     """Divergence between seeds' outputs."""
-    rise, fall = (curves["moves"][:, [place]] for place in range(2))
+    rise, fall = (curves["moves"][:, [index]] for index in range(2))
     return [
         exceeds("divergence between seeds: rise from a minimum to a later maximum", rise, 0.1, "nats"),
         # Any curve that has risen may fall a little.
@@ -241,7 +241,7 @@ def t19(curves: Curves) -> list[Condition]:
     We have not verified by which factor the warm-up of the published models grew. The factor of 4 and both limits are
     ours.
     """
-    updates, rates = (curves["grown"][:, [place]] for place in range(2))
+    updates, rates = (curves["grown"][:, [index]] for index in range(2))
     gap = float(np.nanmax(curves["grown"][:, 2]))
     steps = {measure: gap * times for measure, times in CHECKPOINT_STEPS.items()}
     limit, what = float(np.log2(FACTOR)), "to the minimum of KL(Q1||P), with four times the warm-up"
@@ -269,7 +269,7 @@ TASK = ("upos", "xpos")
 )
 def t22(curves: Curves) -> list[Condition]:
     """The best layer of probes."""
-    down, loss = (curves["moves"][:, [place]] for place in range(2))
+    down, loss = (curves["moves"][:, [index]] for index in range(2))
     name = "how many layers lower the best layer is at the end than at nine tenths of the gain"
     return [
         exceeds(name, down, 0.0, "layers", reach=reach_at(curves["moves"], 2)),

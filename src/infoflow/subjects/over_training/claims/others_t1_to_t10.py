@@ -136,8 +136,8 @@ def t3(curves: Curves) -> list[Condition]:
 )
 def t4(curves: Curves) -> list[Condition]:
     """The order of n-grams in learning."""
-    later, latest, rise_1, rise_2 = (curves["minima"][:, [place]] for place in range(4))
-    reach = [reach_at(curves["minima"], place) for place in range(4, 12, 2)]
+    later, latest, rise_1, rise_2 = (curves["minima"][:, [index]] for index in range(4))
+    reach = [reach_at(curves["minima"], index) for index in range(4, 12, 2)]
     minimum, rise = "from the minimum of KL(Q{}||P) to that of Q{}", "rise of KL(Q{}||P) after its minimum"
     return [
         exceeds(minimum.format(1, 2), later, 0.0, "doublings of updates", reach=reach[0]),
@@ -192,7 +192,7 @@ def t5(curves: Curves) -> list[Condition]:
 )
 def t6(curves: Curves) -> list[Condition]:
     """Syntactic heads, loss and grammar scores."""
-    abrupt, apart, grammar = (curves["heads"][:, [place]] for place in range(3))
+    abrupt, apart, grammar = (curves["heads"][:, [index]] for index in range(3))
     reach = [reach_at(curves["heads"], place) for place in (4, 6, 8)]
     unit, relations = "doublings of updates", int(curves["heads"][0, 3])
     share, steepest = "share of relations whose best head appears abruptly", "the steepest fall of the loss"
@@ -221,7 +221,7 @@ def t6(curves: Curves) -> list[Condition]:
 )
 def t7(curves: Curves) -> list[Condition]:
     """Induction heads and learning in context, at once and together."""
-    abrupt, apart = (curves["both"][:, [place]] for place in range(2))
+    abrupt, apart = (curves["both"][:, [index]] for index in range(2))
     reach = [reach_at(curves["both"], place) for place in (2, 4)]
     share, between = "share of seeds in which both appear abruptly", "the middle of induction and that of the gain"
     return [
@@ -265,7 +265,7 @@ def t8(curves: Curves) -> list[Condition]:
 )
 def t10(curves: Curves) -> list[Condition]:
     """Heads that hold a role: their number stays the same, but the heads change."""
-    spread, overlap, over_chance = (curves["roles"][:, [place]] for place in range(3))
+    spread, overlap, over_chance = (curves["roles"][:, [index]] for index in range(3))
     return [
         stays_below("spread of the number of heads, as a share of the last one", spread, 0.2, "share", alone=False),
         stays_below("overlap with the preceding checkpoint", overlap, 0.9, "Jaccard index", alone=False),

@@ -57,7 +57,7 @@ def t9(curves: Curves) -> list[Condition]:
 )
 def t20(curves: Curves) -> list[Condition]:
     """The dip of identity, and bigrams."""
-    depth, later = (curves["dip"][:, [place]] for place in range(2))
+    depth, later = (curves["dip"][:, [index]] for index in range(2))
     name, reach = "from the minimum of KL(Q2||P) to half of that depth", reach_at(curves["dip"], 2)
     return [
         exceeds("depth of the dip over layers at the end", depth, 0.04, "nats", alone=False),

@@ -71,8 +71,8 @@ def _ticks(updates: list[int]) -> list[str]:
     """Labels of the columns: the updates of some, including the first and the last; "" for the others."""
     every, last = max(1, math.ceil(len(updates) / 8)), len(updates) - 1
     return [
-        short(update) if place == last or (place % every == 0 and last - place >= every) else ""
-        for place, update in enumerate(updates)
+        short(update) if index == last or (index % every == 0 and last - index >= every) else ""
+        for index, update in enumerate(updates)
     ]
 
 

@@ -144,8 +144,8 @@ def course_lines(
     if "line" in rows:
         names = list(kinds) or list(dict.fromkeys(rows["line"]))
         lines = [
-            LineKind(key=name, label=name, dash=DASHES[place % len(DASHES)], shape="circle", mark="")
-            for place, name in enumerate(names)
+            LineKind(key=name, label=name, dash=DASHES[index % len(DASHES)], shape="circle", mark="")
+            for index, name in enumerate(names)
         ]
         by, look, named = "line", looks_of(lines, "line", series[0].color), dict(zip(names, names, strict=True))
     else:

@@ -76,7 +76,7 @@ def _curves(course: CheckpointTables) -> Drawn | None:
 def _choices(frame: pd.DataFrame) -> list[tuple[str, str]]:
     """Pairs of reference and similarity, the most informative first; references other than the end get one or two."""
     found = set(frame[["reference", "similarity"]].itertuples(index=False, name=None))
-    rank = {name: place for place, name in enumerate([*_REFERENCES, *_SIMILARITIES])}
+    rank = {name: at for at, name in enumerate([*_REFERENCES, *_SIMILARITIES])}
     pairs = sorted(((str(r), str(s)) for r, s in found), key=lambda pair: [rank.get(name, 99) for name in pair])
     only = {reference: next((s for r, s in pairs if r == reference), _FIRST) for reference, _ in pairs}
     more = {("initial", "displacement"), ("previous", "displacement")}

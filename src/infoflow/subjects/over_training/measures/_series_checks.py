@@ -63,7 +63,7 @@ def loss_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     live = [one for one in series if math.isfinite(one.loss)]
     rows = []
     while len(live) > 3:
-        off = [_off(live, place) for place in range(len(live))]
+        off = [_off(live, index) for index in range(len(live))]
         worst = max(range(len(live)), key=lambda place: abs(off[place]))
         one, others = live[worst], [each for each in live if each is not live[worst]]
         spread = max((each.loss_error for each in live if math.isfinite(each.loss_error)), default=0.0) * math.sqrt(2)
@@ -166,7 +166,7 @@ def _owner(group: Sequence[WeighedCheckpoint], series: Sequence[WeighedCheckpoin
     for end in (series[-1], series[0]):
         if end.name in names:
             return end
-    places = [place for place, one in enumerate(series) if one.name in names]
+    places = [index for index, one in enumerate(series) if one.name in names]
     return group[0] if places == list(range(places[0], places[0] + len(places))) else None
 
 

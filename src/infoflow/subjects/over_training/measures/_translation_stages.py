@@ -189,9 +189,9 @@ def log_scores(
     """Sums of the log-probabilities of the texts' tokens, and numbers of tokens, per bootstrap block."""
     tokens = np.array([token for text in texts for token in text], dtype=np.int64)
     before = [
-        [*reversed([start, *text][max(0, place - order + 2) : place + 1]), *[NO_TOKEN] * order][: order - 1]
+        [*reversed([start, *text][max(0, index - order + 2) : index + 1]), *[NO_TOKEN] * order][: order - 1]
         for text in texts
-        for place in range(len(text))
+        for index in range(len(text))
     ]
     logs = np.log(counts.chances(tokens, np.array(before, dtype=np.int64).reshape(len(tokens), order - 1), order))
     of_tokens = np.repeat(blocks, [len(text) for text in texts])

@@ -148,11 +148,11 @@ def outliers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
         one = live.pop(worst + 1)
         text = f"{one.name} lies far from both neighbours (r = {ratios[worst]:.1f}): another run?"
         rows.append(row(one, "K3", "error", text, value=ratios[worst], limit=FAR, other=live[worst]))
-    for place, found in enumerate(_ratios(live)):
+    for index, found in enumerate(_ratios(live)):
         if found > OFF:
-            one = live[place + 1]
+            one = live[index + 1]
             text = f"{one.name} lies off the path between its neighbours (r = {found:.1f})"
-            rows.append(row(one, "K3", "note", text, value=float(found), limit=OFF, other=live[place]))
+            rows.append(row(one, "K3", "note", text, value=float(found), limit=OFF, other=live[index]))
     return rows
 
 
@@ -171,7 +171,7 @@ def _layout(one: WeighedCheckpoint) -> tuple:
 
 
 def _ratios(live: Sequence[WeighedCheckpoint]) -> np.ndarray:
-    return np.array([ratio(*live[place - 1 : place + 2]) for place in range(1, len(live) - 1)])
+    return np.array([ratio(*live[index - 1 : index + 2]) for index in range(1, len(live) - 1)])
 
 
 def _distance(a: WeighedCheckpoint, b: WeighedCheckpoint) -> float:
@@ -196,13 +196,13 @@ def _falls(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list
 def _strangers(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K5: checkpoints that do not descend from step 0; if no checkpoint does, step 0 itself is the outlier."""
     norm, found = _norm(start), {}
-    for place, one in enumerate(later):
+    for index, one in enumerate(later):
         own, product = _norm(one), float(start.sketch.astype(np.float64) @ one.sketch.astype(np.float64))
         apart = _distance(start, one) / np.hypot(norm, own) if norm or own else 0.0
         cosine = product / (norm * own) if norm and own else 1.0
         if apart > _APART:
             found[one.name] = (one, float(apart), _APART)
-        elif place == 0 and one.progress < _EARLY and cosine < _COSINE:
+        elif index == 0 and one.progress < _EARLY and cosine < _COSINE:
             found[one.name] = (one, cosine, _COSINE)
     if later and len(found) == len(later) > 1:
         first, value, limit = found[later[0].name]

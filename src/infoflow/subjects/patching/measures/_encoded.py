@@ -172,7 +172,7 @@ def _masked(model: Model, pair: PatchPair) -> EncodedPair:
     texts = [text.replace(BLANK, mask) for text in (pair.clean, pair.corrupted)]
     texts = [text if mask in text else f"{text.rstrip()} {mask}" for text in texts]
     clean, corrupted = (list(tokenizer(text)["input_ids"]) for text in texts)
-    places = [place for place, token in enumerate(clean) if token == tokenizer.mask_token_id]
+    places = [index for index, token in enumerate(clean) if token == tokenizer.mask_token_id]
     if len(places) != 1 or corrupted[places[0] : places[0] + 1] != [tokenizer.mask_token_id]:
         raise _Unfit("its blank is not at one position")
     (place,) = places

@@ -110,7 +110,7 @@ def _pair(path: Path, number: int, record: Mapping[str, Any]) -> "PatchPair | st
 def _from_sentences(good: str, bad: str, number: int) -> PatchPair | str:
     """A minimal pair: the answer is the first word after the last difference."""
     words, others = good.split(), bad.split()
-    different = [place for place, (one, other) in enumerate(zip(words, others, strict=False)) if one != other]
+    different = [index for index, (one, other) in enumerate(zip(words, others, strict=False)) if one != other]
     place = different[-1] + 1 if different else 0
     if len(words) != len(others) or not different or place == len(words):
         why = "have different numbers of words" if len(words) != len(others) else "do not differ before their last word"

@@ -131,7 +131,7 @@ class PairRuns:
 
     def _groups(self, variants: Sequence[Sequence[Part]]) -> dict[tuple[str, int, bool], list[int]]:
         """Variants by the first block that has to run, and whether its attention has to."""
-        order = {stack.name: place for place, stack in enumerate(self.model.anatomy.stacks)}
+        order = {stack.name: at for at, stack in enumerate(self.model.anatomy.stacks)}
         groups: dict[tuple[str, int, bool], list[int]] = {}
         for index, parts in enumerate(variants):
             if parts:

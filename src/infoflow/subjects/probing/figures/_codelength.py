@@ -76,7 +76,7 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
     return ReportFigure(
         id="probe-bits",
         question="How hard is each task to read?",
-        answer=[*_beside_accuracy(rows, shown), *_codes_agree(of(every, metric="compression"), code, models)],
+        answer=[*_against_accuracy(rows, shown), *_codes_agree(of(every, metric="compression"), code, models)],
         words=_words(own, of(rows, labels="control", metric="compression"), models),
         panels=[
             panel
@@ -108,8 +108,8 @@ def _words(own: pd.DataFrame, control: pd.DataFrame, models: ModelSelection) -> 
     cases = cases_of(own, models)
 
     def over_control(case: Case) -> Estimate | None:
-        beside = held_out_at(of(control, task=case.task), case.series.key, case.best.layer)
-        return ratio(case.samples, beside) if beside else None
+        against = held_out_at(of(control, task=case.task), case.series.key, case.best.layer)
+        return ratio(case.samples, against) if against else None
 
     stated = case_words("compression, as a multiple of the control task's in the same layer,", cases, over_control, 1.0)
     return stated or case_words("compression at its best layer", cases, lambda case: case.best.estimate, 1.0)
@@ -131,7 +131,7 @@ def coded_table(rows: pd.DataFrame, task: str) -> pd.DataFrame:
     return curves_with(own, {name: of(of_task, labels=labels) for labels, name in _CONTROLS.items()})
 
 
-def _beside_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:
+def _against_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:
     """Tasks that bits separate from their control, while accuracy hardly does so or favours the control."""
     stated = []
     for task in tasks:
@@ -162,8 +162,8 @@ def _codes_agree(every: pd.DataFrame, code: str, models: ModelSelection) -> list
         first, second = (best_layers(of(every, task=task, code=name, labels="task"), models) for name in (code, other))
         pairs += [(first[line].layer, second[line].layer) for line in first if line in second]
     same, near = (sum(abs(a - b) == gap for a, b in pairs) for gap in (0, 1))
-    beside = f", and at an adjacent layer in {near}" if near else ""
-    return [f"The {other} code is shortest at the same layer in {same} of {len(pairs)} cases{beside}."] if pairs else []
+    nearby = f", and at an adjacent layer in {near}" if near else ""
+    return [f"The {other} code is shortest at the same layer in {same} of {len(pairs)} cases{nearby}."] if pairs else []
 
 
 _SIZES = {
@@ -231,8 +231,8 @@ def _size_words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: Mod
         own, control = (of(rows, task=task, labels=labels) for labels in ("task", "control"))
         means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
         for key, layer in means.groupby(level=0, sort=False).idxmin():
-            here, beside = samples_at(own, key, layer), samples_at(control, key, layer)
+            here, untrained = samples_at(own, key, layer), samples_at(control, key, layer)
             found.append(Candidate(case_name(task, models[key].label), here.estimate()))
-            gaps += [(beside - here).estimate()] if beside else []
+            gaps += [(untrained - here).estimate()] if untrained else []
     smaller = f"clearly smaller than its control's in {sum(gap.sign > 0 for gap in gaps)} of {len(gaps)} cases"
     return extremes_words("the smallest probe that a task takes", found, unit, end=smaller if gaps else "")

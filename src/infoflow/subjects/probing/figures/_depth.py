@@ -121,7 +121,7 @@ def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series:
     if len(dots[dots["group"] == "trained"]):
         last = int(own_bars["layer"].max()) if len(own_bars) else int(max(dots["value"].max(), 1) + 1)
         chart = DepthDots(
-            table=_beside_maximum(dots, own_places),
+            table=_near_maximum(dots, own_places),
             labels=labels,
             notes=_score_notes(own_bars),
             series=series,
@@ -146,7 +146,7 @@ def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
     return {str(label): f"F1 {100 * first:.0f} → {100 * last:.0f}" for label, (first, last) in ends.items()}
 
 
-def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
+def _near_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
     """Add the result with a running maximum to ill-defined values."""
     rows = places[places["statistic"] == "expected_layer_running_maximum"]
     known = dict(zip(zip(rows["group"], rows["task"], strict=True), rows["shown"], strict=True))
@@ -185,8 +185,8 @@ def _focus_sentence(places: pd.DataFrame, models: ModelSelection) -> list[str]:
         for row in own.iloc[[0, -1]].itertuples()
     )
     grey = places[(places["statistic"] == "k_weights") & (places["group"] == "untrained")]["value"]
-    beside = f"; in untrained models it is {number(float(grey.mean()), 2)} on average" if len(grey) else ""
-    return [f"The mix of layers is most concentrated for {most} and least for {least}{beside}."]
+    compared = f"; in untrained models it is {number(float(grey.mean()), 2)} on average" if len(grey) else ""
+    return [f"The mix of layers is most concentrated for {most} and least for {least}{compared}."]
 
 
 def _headroom_sentence(places: pd.DataFrame) -> list[str]:

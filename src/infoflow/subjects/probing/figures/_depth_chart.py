@@ -23,7 +23,7 @@ def task_axis(labels: Sequence[str]) -> Channel:
     """A row of height 1 per label, from the top."""
     names = f"{json.dumps([str(label) for label in labels])}[floor(datum.value)]"
     axis = {
-        "values": [place + 0.5 for place in range(len(labels))],
+        "values": [index + 0.5 for index in range(len(labels))],
         "labelExpr": names,
         "labelLimit": 150,
         "grid": False,
@@ -67,7 +67,7 @@ class MixingBars(AbstractForm):
         x, y = depth_axis(frame), task_axis(self.labels)
         bars = self._bars()
         weights, deltas = (bars[bars["what"] == what] for what in ("weight", "delta"))
-        zeros = pd.DataFrame({"y": [place + _ZERO for place in range(len(self.labels))]})
+        zeros = pd.DataFrame({"y": [index + _ZERO for index in range(len(self.labels))]})
         rule = draw("rule", zeros, color="var(--grid)", strokeWidth=1, y=y)
         gains, losses = deltas[deltas["value"] >= 0], deltas[deltas["value"] < 0]
         outline = {"filled": False, "stroke": "var(--soft)", "strokeWidth": 1.2}
@@ -83,8 +83,8 @@ class MixingBars(AbstractForm):
         ends = {"x": with_field(x, "middle"), "y": with_field(y, "up"), "y2": "down:Q"}
         whiskers = draw("rule", known, ends, color="var(--ink)", strokeWidth=0.8, opacity=0.75)
         notes = [
-            {"layer": frame.last + 0.6, "y": place + _ZERO - 0.42 + 0.26 * line, "text": text}
-            for place, name in enumerate(self.labels)
+            {"layer": frame.last + 0.6, "y": index + _ZERO - 0.42 + 0.26 * line, "text": text}
+            for index, name in enumerate(self.labels)
             for line, text in enumerate(self.notes.get(name, "").split("\n"))
             if text
         ]
@@ -146,7 +146,7 @@ class DepthDots(AbstractForm):
         x, y = depth_axis(frame), task_axis(self.labels)
         dots = self._dots(frame)
         trained, untrained = dots[dots["group"] == "trained"], dots[dots["group"] == "untrained"]
-        lines = pd.DataFrame({"y": [float(place) for place in range(1, len(self.labels))]})
+        lines = pd.DataFrame({"y": [float(index) for index in range(1, len(self.labels))]})
         grey = {"color": CONTROL["color"], "size": 26, "filled": True, "opacity": 0.8}
         layers = [draw("rule", lines, color="var(--grid)", y=y)]
         for what, shape in _SHAPES.items():
@@ -160,8 +160,8 @@ class DepthDots(AbstractForm):
         ill_defined = trained[trained["warning"] != ""].assign(text=WARNING)
         sign = {"fontSize": 13, "color": "var(--series-5)", "dy": -11, "tooltip": tips("label:N", "warning:N")}
         notes = [
-            {"layer": frame.last + 0.6, "y": place + 0.5, "text": self.notes[name]}
-            for place, name in enumerate(self.labels)
+            {"layer": frame.last + 0.6, "y": index + 0.5, "text": self.notes[name]}
+            for index, name in enumerate(self.labels)
             if self.notes.get(name)
         ]
         note = {**NAME, "align": "left", "dx": 6, "fontWeight": "normal", "color": Constant("var(--soft)")}

@@ -196,7 +196,7 @@ def solved_from(rows: pd.DataFrame) -> int:
         return -2
     if not right[-1]:
         return -1
-    return len(right) - next((place for place, one in enumerate(reversed(right)) if not one), len(right))
+    return len(right) - next((index for index, one in enumerate(reversed(right)) if not one), len(right))
 
 
 def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
@@ -208,7 +208,7 @@ def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
     layers = sorted(from_ for from_ in by_layer if from_ >= 0)
     room = _OF_TASK - sum(kind in by_layer for kind in (-1, -2))
     if len(layers) > room:
-        layers = sorted({layers[round(place * (len(layers) - 1) / (room - 1))] for place in range(room)})
+        layers = sorted({layers[round(index * (len(layers) - 1) / (room - 1))] for index in range(room)})
     return [(by_layer[kind], kind) for kind in (*layers, -1, -2) if kind in by_layer]
 
 

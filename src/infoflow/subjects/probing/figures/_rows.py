@@ -98,7 +98,7 @@ def one_probe(frame: pd.DataFrame) -> pd.DataFrame:
     """One probe and setting per task, trained on all examples; linear if available."""
     if frame.empty:
         return frame
-    rank = {name: place for place, name in enumerate(_PROBES)}
+    rank = {name: index for index, name in enumerate(_PROBES)}
     place = frame["probe"].astype(str).map(lambda name: rank.get(name, len(rank)))
     task = frame["task"].astype(str)
     kept = frame[place == place.groupby(task).transform("min")]

@@ -189,8 +189,8 @@ def _table(scores: pd.DataFrame) -> pd.DataFrame:
     every = tables["all"]
     for name in words[1:]:
         stated = every[keys].merge(tables[name][[*keys, "shown"]], on=keys, how="left")["shown"]
-        beside = stated.map(lambda text, name=name: f"; {name} types {text}" if isinstance(text, str) else "")
-        every = every.assign(shown=[a + b for a, b in zip(every["shown"], beside, strict=True)])
+        types_text = stated.map(lambda text, name=name: f"; {name} types {text}" if isinstance(text, str) else "")
+        every = every.assign(shown=[a + b for a, b in zip(every["shown"], types_text, strict=True)])
     parts = [(every if name == "all" else tables[name]).assign(words=name) for name in words]
     return pd.concat(parts, ignore_index=True)
 
@@ -225,9 +225,9 @@ def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str
         found = {}
         for words in ("seen", "unseen"):
             rows = of(scores, task=task, words=words)
-            beside = control_curve(of(control, task=task, words=words), words)
-            if len(rows[rows["trained"]]) and len(beside):
-                found[words] = (control_curve(rows, words)["value"].mean(), beside["value"].mean())
+            controls = control_curve(of(control, task=task, words=words), words)
+            if len(rows[rows["trained"]]) and len(controls):
+                found[words] = (control_curve(rows, words)["value"].mean(), controls["value"].mean())
         if len(found) == 2:
             (seen, by_heart), (unseen, chance) = found["seen"], found["unseen"]
             parts.append(

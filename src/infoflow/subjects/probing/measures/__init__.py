@@ -7,7 +7,7 @@ from infoflow.representations import Schedule as Schedule
 from infoflow.representations import UsableInformationMLP as UsableInformationMLP
 from infoflow.results import PROBE_SCORES
 
-from ._batched import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, TrainedProbes
+from ._batched import NO_ANSWER, LabelledRows, ProbeGrid, ProbeSettings, TrainedProbes
 from ._batched import train_probes as train_probes
 from ._bert_score import bert_baseline
 from ._bert_score import bert_score as bert_score

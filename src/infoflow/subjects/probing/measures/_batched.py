@@ -18,7 +18,7 @@ from infoflow.representations import first_choice
 
 from ._features import InputRows, ProbeInputs, Scaling
 
-NOT_ASKED = -1  # the label of an example that a label set does not cover
+NO_ANSWER = -1  # the label of an example that a label set does not cover
 _LEAST_STEPS = 32  # steps between two evaluations on the dev part; several passes if there are few examples
 _GROUP = 1 << 30  # bytes of parameters, their optimiser's state and activations that train together
 _PART = 1 << 26  # bytes of activations held at a time when probes only predict
@@ -301,9 +301,9 @@ def _mean_loss(
 ) -> Float[Tensor, " probe"]:
     """Cross-entropy of the labelled examples, in nats."""
     losses = functional.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=NOT_ASKED, reduction="none"
+        logits.flatten(0, 1), labels.flatten(), ignore_index=NO_ANSWER, reduction="none"
     ).view_as(labels)
-    return losses.sum(1) / (labels != NOT_ASKED).sum(1).clamp(min=1)
+    return losses.sum(1) / (labels != NO_ANSWER).sum(1).clamp(min=1)
 
 
 def _all_logits(parameters: Parameters, inputs: ProbeInputs, layer: Tensor) -> Iterator[Tensor]:
@@ -320,9 +320,9 @@ def _scores(
     right, loss, start = 0.0, 0.0, 0
     for logits in _all_logits(parameters, inputs, layer):
         wanted = labels[of, start : start + logits.shape[1]]
-        asked: Bool[Tensor, "probe part"] = wanted != NOT_ASKED
-        right = right + (first_choice(logits, wanted.clamp(min=0)) * asked).sum(1)
-        loss = loss + _mean_loss(logits, wanted) * asked.sum(1)
+        answered: Bool[Tensor, "probe part"] = wanted != NO_ANSWER
+        right = right + (first_choice(logits, wanted.clamp(min=0)) * answered).sum(1)
+        loss = loss + _mean_loss(logits, wanted) * answered.sum(1)
         start += logits.shape[1]
-    count = (labels != NOT_ASKED).sum(1)[of].clamp(min=1)
+    count = (labels != NO_ANSWER).sum(1)[of].clamp(min=1)
     return torch.stack([right / count, -loss / count]).cpu().double().numpy()

@@ -83,9 +83,9 @@ def bert_score(
     found = {name: np.zeros((len(layers), len(candidates))) for name in SCORES}
     with current_display().progress(f"Scoring pairs with {model.name}", len(candidates)) as progress:
         for index in rows.batches(tokens_per_batch):
-            for place, match in enumerate(rows.matches(index, layers)):
+            for at, match in enumerate(rows.matches(index, layers)):
                 for name in SCORES:
-                    found[name][place, index] = getattr(match, name).double().cpu().numpy()
+                    found[name][at, index] = getattr(match, name).double().cpu().numpy()
             progress.advance(len(index))
     if not all(np.isfinite(values).all() for values in found.values()):
         raise UserError(f"{model.name} computes NaN or infinite states. Check its weights and precision.")
@@ -205,8 +205,8 @@ class _Rows:
         with torch.no_grad(), tap(model, hidden=True) as seen:
             model.module(**model_inputs(model, ids, mask, started))
         weight = torch.zeros(ids.shape)
-        for place, row in enumerate(weights):
-            weight[place, : len(row)] = torch.tensor(row)
+        for at, row in enumerate(weights):
+            weight[at, : len(row)] = torch.tensor(row)
         states = list(seen.hidden[model.anatomy.reads.name])
         return states, (mask != 0).to(model.device), weight.to(model.device)
 

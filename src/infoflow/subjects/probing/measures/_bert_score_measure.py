@@ -78,9 +78,9 @@ def pearson_by_layer(
             "layer": layer,
             "score": name,
             "labels": labels,
-            **_correlation(getattr(scores, name)[place], given, shuffled, scores.blocks),
+            **_correlation(getattr(scores, name)[index], given, shuffled, scores.blocks),
         }
-        for place, layer in enumerate(scores.layers)
+        for index, layer in enumerate(scores.layers)
         for name in SCORES
     ]
     return BERT_SCORE.conform(pd.DataFrame(rows))
@@ -236,7 +236,7 @@ class BertScoreByLayer(Intervention):
 def _means(scores: BertScores, base: BertBaseline, idf: bool, rescaled: bool) -> pd.DataFrame:
     counts = np.bincount(scores.blocks, minlength=NUM_BLOCKS).astype(float)
     rows = []
-    for place, layer in enumerate(scores.layers):
+    for at, layer in enumerate(scores.layers):
         for name in SCORES:
             random = float(getattr(base, name)[base.layers.index(layer)])
             if rescaled and not random < 1:
@@ -244,7 +244,7 @@ def _means(scores: BertScores, base: BertBaseline, idf: bool, rescaled: bool) ->
                     f"At layer {layer} random pairs score {random:.3f}, so scores cannot be rescaled to lie between "
                     "that and 1.\nLeave --rescale out, or compare other texts."
                 )
-            sums = np.bincount(scores.blocks, weights=getattr(scores, name)[place], minlength=NUM_BLOCKS)
+            sums = np.bincount(scores.blocks, weights=getattr(scores, name)[at], minlength=NUM_BLOCKS)
             scale: Scale = "explained" if rescaled else "correlation"  # no score exceeds 1; a cosine is at least -1
             estimate = ratio_estimate(sums, counts, 0.0 if rescaled else random, scale)
             rows.append({"layer": layer, "score": name, "idf": idf, "rescaled": rescaled, "random": random, **estimate})

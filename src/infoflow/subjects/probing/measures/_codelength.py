@@ -224,7 +224,7 @@ class Several:
         return np.ascontiguousarray(np.moveaxis(np.asarray(self.of(values_NP.T)), -1, 0))
 
 
-def beside(given: CodedTargets, other: Labelled | None, name: str) -> CodedTargets | None:
+def like(given: CodedTargets, other: Labelled | None, name: str) -> CodedTargets | None:
     """Development or test data in the same form as the training data."""
     if other is None:
         return None

@@ -21,7 +21,7 @@ from ._codelength import (
     Features,
     Labelled,
     Several,
-    beside,
+    like,
     sent_blocks,
     shuffled_batches,
 )
@@ -89,7 +89,7 @@ def online_codelength(
         order, blocks = sent_blocks(given.groups, fractions, shuffle_seed)
         coder = _Coder(
             sent=given.taken(order),
-            dev=beside(given, dev, "dev"),
+            dev=like(given, dev, "dev"),
             seeds=seeds,
             hidden=tuple(hidden),
             batch=batch,
@@ -101,7 +101,7 @@ def online_codelength(
             if index < len(blocks) - 1:
                 costs[known : blocks[index + 1]] = coder.nats(final, known, blocks[index + 1])
         data = coder.nats(final, 0, len(given))
-        right = coder.right(final, beside(given, test, "test"))
+        right = coder.right(final, like(given, test, "test"))
     unit = 1.0 if legacy_units else math.log(2)
     costs[blocks[0] :] /= unit
     return DescriptionLength(
@@ -256,8 +256,8 @@ def variational_codelength(
         with torch.no_grad():
             data = given.nats(lambda x: mean_logits(parameters, x), every).double().cpu().numpy()
             model = total_kl(parameters).double().cpu().numpy()
-            if (beside_test := beside(given, test, "test")) is not None:
-                beside_test.nats(lambda x: mean_logits(parameters, x), every, right)
+            if (like_test := like(given, test, "test")) is not None:
+                like_test.nats(lambda x: mean_logits(parameters, x), every, right)
         alphas = [log_alpha(*parameters[at : at + 2])[:, 0].cpu().numpy() for at in range(0, len(parameters), _EACH)]
     unit = 1.0 if legacy_units else math.log(2)
     by_target = several.by_target(data / unit, np.arange(len(given)))

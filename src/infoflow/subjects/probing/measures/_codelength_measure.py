@@ -200,11 +200,11 @@ class Codelength(Intervention):
 
     def _surviving(self, key: dict[str, Any], found: DescriptionLength, width: int) -> list[dict[str, Any]]:
         rows = []
-        for place, size in enumerate((width, *self.hidden)):
+        for index, size in enumerate((width, *self.hidden)):
             for layer in range(found.surviving.shape[1]):
-                kept = found.surviving[:, layer, place].astype(np.float64)
+                kept = found.surviving[:, layer, index].astype(np.float64)
                 numbers = seed_estimate(kept, np.repeat(kept[:, None], 200, axis=1), size, found.targets, "positive")
-                rows.append(key | {"layer": layer, "metric": "surviving", "probe_layer": place, **numbers})
+                rows.append(key | {"layer": layer, "metric": "surviving", "probe_layer": index, **numbers})
         return rows
 
     def _capacity(self, width: int, classes: int) -> int:
@@ -249,6 +249,6 @@ def accuracy_metric(found: DescriptionLength, blocks: np.ndarray, majority: floa
     """Accuracy on the test part."""
     assert found.test_right is not None
     right = replicated(block_sums(found.test_right.astype(np.float64), blocks))
-    asked = replicated(block_sums(np.ones(len(blocks)), blocks))
+    counted = replicated(block_sums(np.ones(len(blocks)), blocks))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return found.accuracy, right / asked[:, None, None], majority, len(blocks)
+        return found.accuracy, right / counted[:, None, None], majority, len(blocks)

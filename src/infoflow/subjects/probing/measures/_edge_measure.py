@@ -208,7 +208,7 @@ class AbstractEdgeMeasure(Intervention):
         parts = {name: self._spans(probed, name, classes) for name in ("train", "dev", "test")}
         seeds = list(range(self.seed, self.seed + self.seeds))
         found = edge_probe(**parts, classes=classes, seed=seeds, settings=self._settings, device=reader.model.device)
-        ignored = [place for place, name in enumerate(probed.task.names) if name in probed.task.ignored]
+        ignored = [index for index, name in enumerate(probed.task.names) if name in probed.task.ignored]
         blocks, gold = probed.blocks("test"), parts["test"].labels
         hits, named = (
             block_sums(np.moveaxis(each, 2, 0), blocks) for each in f1_counts(found.predicted, gold, ignored)

@@ -191,11 +191,11 @@ class _EdgeStack:
         weights = self.mix(parameters[0], active)
         scale, seed_of = parameters[1][:, :, None, None], active // self.layers
         pooled = []
-        for place, (states, inside) in enumerate(read):
+        for index, (states, inside) in enumerate(read):
             states = states.expand(len(self.seeds), *states.shape[1:])
             mixed = torch.einsum("shl,sbwld->shbwd", weights, states).flatten(0, 1)[active] * scale
             inside = inside.expand(len(self.seeds), *inside.shape[1:])[seed_of]
-            pooled.append(_pooled(mixed, inside, *parameters[2 + 3 * place : 5 + 3 * place]))
+            pooled.append(_pooled(mixed, inside, *parameters[2 + 3 * index : 5 + 3 * index]))
         first, bias, gain, offset, last, last_bias = parameters[2 + 3 * self.spans :]
         hidden = torch.baddbmm(bias, torch.cat(pooled, dim=2), first).tanh()
         hidden = functional.layer_norm(hidden, hidden.shape[-1:]) * gain + offset

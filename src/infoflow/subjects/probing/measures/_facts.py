@@ -50,17 +50,17 @@ class Facts:
             if not (fact.relation.strip() and fact.subject.strip() and fact.object.strip()):
                 raise UserError(f"A fact has a relation, a subject and an object. Got {fact}. Complete or delete it.")
         prompts = tuple(dict.fromkeys(prompt for prompt in self.prompts if _is_template(prompt.template)))
-        asked = {prompt.relation for prompt in prompts}
-        facts = tuple(dict.fromkeys(fact for fact in self.facts if fact.relation in asked))
+        named = {prompt.relation for prompt in prompts}
+        facts = tuple(dict.fromkeys(fact for fact in self.facts if fact.relation in named))
         measured = {(fact.relation, fact.subject) for fact in facts}
         train = tuple(
             dict.fromkeys(
-                one for one in self.train if one.relation in asked and (one.relation, one.subject) not in measured
+                one for one in self.train if one.relation in named and (one.relation, one.subject) not in measured
             )
         )
         counts = {
             "templates without one [X] and one [Y]": sum(not _is_template(one.template) for one in self.prompts),
-            "facts of relations without a template": sum(one.relation not in asked for one in self.facts),
+            "facts of relations without a template": sum(one.relation not in named for one in self.facts),
             "facts given twice": len(self.facts) - len(set(self.facts)),
             "training facts about measured subjects": len(
                 {one for one in self.train if (one.relation, one.subject) in measured}
@@ -178,16 +178,16 @@ def read_facts(
     if path.is_dir():
         folder, path = path, _in_folder(path, "facts")
         train_file = train_file or next(_named(folder, _TRAIN), None)
-        beside = [one for one in sorted(folder.iterdir()) if _stem(one).endswith("prompts") and _is_readable(one)]
-        prompt_files = [*_named(folder, "relations"), *beside, *prompt_files]
+        tables = [one for one in sorted(folder.iterdir()) if _stem(one).endswith("prompts") and _is_readable(one)]
+        prompt_files = [*_named(folder, "relations"), *tables, *prompt_files]
     found, written = _facts(path)
     trained, more = _facts(train_file) if train_file else ([], [])
-    asked = [*written, *more, *(prompt for file in prompt_files for prompt in _prompts(file))]
+    collected = [*written, *more, *(prompt for file in prompt_files for prompt in _prompts(file))]
     if template:
-        have = {prompt.relation for prompt in asked}
+        have = {prompt.relation for prompt in collected}
         lacking = dict.fromkeys(fact.relation for fact in found if fact.relation not in have)
-        asked += [Prompt(relation=relation, template=template) for relation in lacking]
-    return Facts(facts=tuple(found), prompts=tuple(asked), train=tuple(trained))
+        collected += [Prompt(relation=relation, template=template) for relation in lacking]
+    return Facts(facts=tuple(found), prompts=tuple(collected), train=tuple(trained))
 
 
 def _facts(path: Path) -> tuple[list[ClozeFact], list[Prompt]]:

@@ -187,10 +187,10 @@ class FillIn(Intervention):
         return no_readout(model)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        asked = replace(self._options, tokens_per_batch=options.tokens_per_batch)
+        reading = replace(self._options, tokens_per_batch=options.tokens_per_batch)
         words = self.vocabulary or None
         try:
-            return fill_in(reader.model, self._facts, asked, vocabulary=words, trained=options.corruption)
+            return fill_in(reader.model, self._facts, reading, vocabulary=words, trained=options.corruption)
         except UserError as error:
             current_display().note(f"{self.name} of {reader.model.name} is skipped: {error}")
             return pd.DataFrame(columns=self.table.column_names)
@@ -321,7 +321,7 @@ def _macro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
     return {
         **_over_relations(having, asking, dropped),
         "average": "macro",
-        "without_subject": _mean_where_asked(having, asking, view, np.ones(len(having))),
+        "without_subject": _mean_of_counted(having, asking, view, np.ones(len(having))),
         **estimate(float(values.mean()), replicates, baseline, float(counts.sum()), scale="share"),
     }
 
@@ -332,7 +332,7 @@ def _micro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
     return {
         **_over_relations(having, asking, dropped),
         "average": "micro",
-        "without_subject": _mean_where_asked(having, asking, view, sizes),
+        "without_subject": _mean_of_counted(having, asking, view, sizes),
         **ratio_estimate(
             np.sum([one.right[asking][view] for one in having], axis=0),
             counts.sum(axis=0),
@@ -342,8 +342,8 @@ def _micro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
     }
 
 
-def _mean_where_asked(having: Sequence[RelationAnswers], asking: Asking, view: int, sizes: np.ndarray) -> float:
+def _mean_of_counted(having: Sequence[RelationAnswers], asking: Asking, view: int, sizes: np.ndarray) -> float:
     """The template bias, averaged over relations whose prompts work without a subject."""
     blind = np.array([one.blind[asking][view] for one in having])
-    asked = ~np.isnan(blind)
-    return float(np.average(blind[asked], weights=sizes[asked])) if asked.any() else math.nan
+    counted = ~np.isnan(blind)
+    return float(np.average(blind[counted], weights=sizes[counted])) if counted.any() else math.nan

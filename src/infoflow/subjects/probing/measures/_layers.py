@@ -23,14 +23,14 @@ from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class AskedPart(LabelledRows):
+class QuestionedPart(LabelledRows):
     """The examples of one part."""
 
     sentences: Int[np.ndarray, " example"]  # `Corpus.content_ids`, or any numbers that identify sentences
     types: Int[np.ndarray, " example"]
 
-    def take(self, index: Int[np.ndarray, " chosen"]) -> "AskedPart":
-        return AskedPart(
+    def take(self, index: Int[np.ndarray, " chosen"]) -> "QuestionedPart":
+        return QuestionedPart(
             rows=ChosenRows(self.rows, index),
             labels=self.labels[:, index],
             sentences=self.sentences[index],
@@ -42,9 +42,9 @@ class AskedPart(LabelledRows):
 class ProbeProblem:
     """Examples in three parts, and the label sets that their probes learn."""
 
-    train: AskedPart
-    dev: AskedPart
-    test: AskedPart
+    train: QuestionedPart
+    dev: QuestionedPart
+    test: QuestionedPart
     classes: int
     sets: Mapping[str, Sequence[int]]  # for "task" and "control": the row of `labels` that each seed learns
 
@@ -148,11 +148,13 @@ def _array_problem(
             for name, index in parts.items():
                 drawn[row, index] = control.of[name]
         labels, sets["control"] = np.concatenate([labels, drawn]), list(range(1, 1 + len(seeds)))
-    asked = {
-        name: AskedPart(rows=ChosenRows(x, index), labels=labels[:, index], sentences=sentences[index], types=of[index])
+    needed = {
+        name: QuestionedPart(
+            rows=ChosenRows(x, index), labels=labels[:, index], sentences=sentences[index], types=of[index]
+        )
         for name, index in parts.items()
     }
-    return ProbeProblem(**asked, classes=classes, sets=sets)
+    return ProbeProblem(**needed, classes=classes, sets=sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -180,20 +180,20 @@ def layer_scores(model: Model, rows: ScoredRows, tokens_per_batch: int) -> Float
 
     Source: [@salazar2020]; the use of the lens is ours.
     """
-    asked = list(_masked(model, rows) if model.task == "masked-lm" else _next(rows))
+    blanks = list(_masked(model, rows) if model.task == "masked-lm" else _next(rows))
     layers = len(model.anatomy.predicts.layers) + 1
     scores = np.zeros((len(rows.ids), layers))
-    lengths = np.array([len(each.ids) for each in asked], dtype=np.int64)
-    with current_display().progress(f"Sentences through the lens of {model.name}", len(asked), "rows") as progress:
-        for batch in _batches(model, asked, lengths, tokens_per_batch):
-            chosen = [asked[index] for index in batch]
+    lengths = np.array([len(each.ids) for each in blanks], dtype=np.int64)
+    with current_display().progress(f"Sentences through the lens of {model.name}", len(blanks), "rows") as progress:
+        for batch in _batches(model, blanks, lengths, tokens_per_batch):
+            chosen = [blanks[index] for index in batch]
             _add(model, chosen, scores)
             progress.advance(len(chosen))
     return scores
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Asked:
+class _Blank:
     """An input row, and the tokens that the model is to predict in it."""
 
     sentence: int
@@ -202,14 +202,14 @@ class _Asked:
     targets: np.ndarray
 
 
-def _next(rows: ScoredRows) -> Iterator[_Asked]:
+def _next(rows: ScoredRows) -> Iterator[_Blank]:
     for sentence, (ids, scored) in enumerate(zip(rows.ids, rows.scored, strict=True)):
         places = np.flatnonzero(scored[1:])
         if len(places):
-            yield _Asked(sentence=sentence, ids=ids, places=places, targets=ids[places + 1])
+            yield _Blank(sentence=sentence, ids=ids, places=places, targets=ids[places + 1])
 
 
-def _masked(model: Model, rows: ScoredRows) -> Iterator[_Asked]:
+def _masked(model: Model, rows: ScoredRows) -> Iterator[_Blank]:
     mask = model.require_tokenizer().mask_token_id
     if mask is None:
         raise UserError(f"The tokenizer of {model.name} has no mask token, so no token can be predicted alone.")
@@ -217,14 +217,14 @@ def _masked(model: Model, rows: ScoredRows) -> Iterator[_Asked]:
         for place in np.flatnonzero(scored):
             masked = ids.copy()
             masked[place] = mask
-            yield _Asked(sentence=sentence, ids=masked, places=np.array([place]), targets=ids[[place]])
+            yield _Blank(sentence=sentence, ids=masked, places=np.array([place]), targets=ids[[place]])
 
 
-def _batches(model: Model, asked: Sequence[_Asked], lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+def _batches(model: Model, blanks: Sequence[_Blank], lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
     """Batches of similar length, or of equal length if padding changes the result, whose logits fit in memory."""
     vocabulary = int(model.module.get_input_embeddings().weight.shape[0])  # type: ignore[union-attr, union-attr]
     predictions = max(1, _LOGIT_BYTES // (4 * vocabulary))
-    per_row = max((len(each.places) for each in asked), default=1)
+    per_row = max((len(each.places) for each in blanks), default=1)
     for batch in length_batches(lengths, budget, max_sentences=max(1, predictions // per_row)):
         if model.pads:
             yield batch
@@ -232,7 +232,7 @@ def _batches(model: Model, asked: Sequence[_Asked], lengths: np.ndarray, budget:
             yield from np.split(batch, np.flatnonzero(np.diff(lengths[batch])) + 1)
 
 
-def _add(model: Model, chosen: Sequence[_Asked], scores: np.ndarray) -> None:
+def _add(model: Model, chosen: Sequence[_Blank], scores: np.ndarray) -> None:
     ids, mask = pad_rows([each.ids.tolist() for each in chosen], model.pad_token_id)
     positions = torch.zeros_like(ids, dtype=torch.bool)
     for row, each in enumerate(chosen):

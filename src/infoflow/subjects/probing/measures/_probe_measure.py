@@ -15,17 +15,17 @@ from infoflow.results import PROBE_SCORES, Column, TableSchema
 
 from ._batched import ProbeSettings
 from ._features import POOLINGS, LayerInputs, WordFeatures
-from ._layers import Answered, AskedPart, ProbeProblem, answered, check_classes
+from ._layers import Answered, ProbeProblem, QuestionedPart, answered, check_classes
 from ._probe_scores import ProbePredictions
 from ._probed_task import (
     PARTS,
-    asked_task,
     chosen_sentences,
     control_arcs,
     control_labels,
     example_types,
     features_of,
     is_arcs,
+    requested_task,
     with_states,
 )
 from ._questions import Part, ProbeTask
@@ -117,13 +117,13 @@ class Probe(Intervention):
         )
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        asked = self._asked(reader, options)
-        if asked is None:
+        built = self._built(reader, options)
+        if built is None:
             return pd.DataFrame(columns=self.table.column_names)
-        facts, found = self._facts(asked[0], reader), list[dict[str, Any]]()
+        facts, found = self._facts(built[0], reader), list[dict[str, Any]]()
         with current_display().progress(f"Probing {reader.model.name} for {self.task}", len(self.sizes)) as progress:
             for share in self.sizes:
-                task, answers = self._trained(asked, share, reader)
+                task, answers = self._trained(built, share, reader)
                 if share == max(self.sizes):
                     _ANSWERED.setdefault(reader, {})[self._key(options)] = task, answers
                 found += [] if answers is None else [{**facts, **row} for row in answers.rows()]
@@ -148,25 +148,25 @@ class Probe(Intervention):
         """
         known, key = _ANSWERED.setdefault(reader, {}), self._key(options)
         if key not in known:
-            asked = self._asked(reader, options)
-            known[key] = None if asked is None else self._trained(asked, max(self.sizes), reader)
+            built = self._built(reader, options)
+            known[key] = None if built is None else self._trained(built, max(self.sizes), reader)
         return known[key]
 
     def _key(self, options: PassOptions) -> str:
         of_training = {name: value for name, value in describe_measure(self).items() if name not in _UNSHARED}
         return digest([of_training, max(self.sizes), options.key])
 
-    def _asked(self, reader: Reader, options: PassOptions) -> tuple[ProbeTask, list[ProbeProblem]] | None:
+    def _built(self, reader: Reader, options: PassOptions) -> tuple[ProbeTask, list[ProbeProblem]] | None:
         rows = chosen_sentences(reader, self.sentences, self.seed)
-        task = asked_task(self.task, reader, rows, self.seed)
+        task = requested_task(self.task, reader, rows, self.seed)
         if task is None:
             return None
         features = features_of(task, reader, rows, self.pooling, options)
         task = with_states(task, features)
         return task, self._problems(task, features)
 
-    def _trained(self, asked: tuple[ProbeTask, list[ProbeProblem]], share: float, reader: Reader) -> AnsweredTask:
-        task, problems = asked
+    def _trained(self, built: tuple[ProbeTask, list[ProbeProblem]], share: float, reader: Reader) -> AnsweredTask:
+        task, problems = built
         return task, answered(problems, self._settings, range(self.seeds), share, self.seed, reader.model.device)
 
     def _problems(self, task: ProbeTask, features: Mapping[str, WordFeatures]) -> list[ProbeProblem]:
@@ -198,7 +198,7 @@ class Probe(Intervention):
         parts = {}
         for name in PARTS:
             part = getattr(task, name)
-            parts[name] = AskedPart(
+            parts[name] = QuestionedPart(
                 rows=LayerInputs(features[name], part.examples),
                 labels=np.stack(labels[name]),
                 sentences=part.corpus.content_ids[part.examples.sentence],
@@ -253,11 +253,11 @@ class ProbeExamples(Probe):
     def _rows(self, task: ProbeTask, answers: ProbePredictions, stack: str) -> Iterator[dict[str, Any]]:
         part, names = task.test, task.names
         facts = {"task": task.name, "unit": task.unit, "probe": self.probe, "stack": stack}
-        for number, place in enumerate(chosen_examples(part, MOST_EXAMPLES).tolist()):
-            one = {**facts, "example": number, **_shown(part, place), "gold": names[part.examples.label[place]]}
-            for layer, said in enumerate(answers.said[:, :, place]):
+        for number, index in enumerate(chosen_examples(part, MOST_EXAMPLES).tolist()):
+            one = {**facts, "example": number, **_shown(part, index), "gold": names[part.examples.label[index]]}
+            for layer, said in enumerate(answers.said[:, :, index]):
                 prediction = {"layer": layer, "said": names[np.bincount(said).argmax()], "seeds": len(said)}
-                yield {**one, **prediction, "right": float((said == part.examples.label[place]).mean())}
+                yield {**one, **prediction, "right": float((said == part.examples.label[index]).mean())}
 
 
 def chosen_examples(part: Part, most: int) -> Int[np.ndarray, " chosen"]:

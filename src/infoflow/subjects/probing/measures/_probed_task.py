@@ -10,7 +10,7 @@ from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, Reader
 from infoflow.foundation import UserError, block_of, current_display, hash64, hash64_array, running_words, stream
 
-from ._batched import NOT_ASKED
+from ._batched import NO_ANSWER
 from ._features import Pooling, WordFeatures, shared_features
 from ._questions import PARTS, Examples, Part, ProbeTask
 from ._tasks import build_task, tasks
@@ -55,9 +55,9 @@ def example_types(task: ProbeTask) -> ExampleTypes:
 
 
 def _types(part: Part, whole: bool, numbers: dict[str, int]) -> Int[np.ndarray, " example"]:
-    words, asked = words_of(part.corpus, part.examples.sentence), part.examples
-    found = np.empty(len(asked), dtype=np.int64)
-    for index, (row, first) in enumerate(zip(asked.sentence.tolist(), asked.first[:, 0].tolist(), strict=True)):
+    words, examples = words_of(part.corpus, part.examples.sentence), part.examples
+    found = np.empty(len(examples), dtype=np.int64)
+    for index, (row, first) in enumerate(zip(examples.sentence.tolist(), examples.first[:, 0].tolist(), strict=True)):
         name = " ".join(words[row]) if whole else words[row][first]
         found[index] = numbers.setdefault(name, len(numbers))
     return found
@@ -95,9 +95,9 @@ def control_labels(
     drawn = np.array([hash64("control", seed, name) / 2**64 for name in types.names])
     label_of = np.minimum(np.searchsorted(shares, drawn, side="right"), classes - 1)
     if corrupted < 1:
-        label_of[~_first_types(types, seed, corrupted)] = NOT_ASKED
+        label_of[~_first_types(types, seed, corrupted)] = NO_ANSWER
     own = {part: label_of[types.of[part]] for part in PARTS}
-    of = {part: np.where(own[part] == NOT_ASKED, labels[part], own[part]) for part in PARTS}
+    of = {part: np.where(own[part] == NO_ANSWER, labels[part], own[part]) for part in PARTS}
     return ControlLabels(label_of=label_of, of=of)
 
 
@@ -130,8 +130,8 @@ def control_arcs(part: Part, names: Sequence[str], seed: int = 0) -> Examples:
     The other word is drawn at random and is never the head; a sentence of one word has none.
     """
     words = words_of(part.corpus, part.examples.sentence)
-    asked = np.unique(np.stack([part.examples.sentence, part.examples.first[:, 0]], axis=1), axis=0)
-    arcs = np.array(list(_drawn_arcs(asked.tolist(), words, seed)), dtype=np.int64).reshape(-1, 4)
+    dependents = np.unique(np.stack([part.examples.sentence, part.examples.first[:, 0]], axis=1), axis=0)
+    arcs = np.array(list(_drawn_arcs(dependents.tolist(), words, seed)), dtype=np.int64).reshape(-1, 4)
     return Examples(
         sentence=arcs[:, 0],
         first=arcs[:, [1, 1]] + [0, 1],
@@ -141,11 +141,11 @@ def control_arcs(part: Part, names: Sequence[str], seed: int = 0) -> Examples:
 
 
 def _drawn_arcs(
-    asked: list[list[int]], words: Mapping[int, Sequence[str]], seed: int
+    pairs: list[list[int]], words: Mapping[int, Sequence[str]], seed: int
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Row, word, other word, and whether the other word is its head."""
     heads = {row: control_heads(each, seed) for row, each in words.items()}
-    for row, word in asked:
+    for row, word in pairs:
         head, length = int(heads[row][word]), len(heads[row])
         if length < 2:
             continue
@@ -184,8 +184,8 @@ class ProbedTask:
 
     def blocks(self, part: str) -> Int[np.ndarray, " example"]:
         """The bootstrap block of each example's sentence."""
-        asked: Part = getattr(self.task, part)
-        return block_of(asked.corpus.content_ids[asked.examples.sentence])
+        chosen: Part = getattr(self.task, part)
+        return block_of(chosen.corpus.content_ids[chosen.examples.sentence])
 
     @property
     def stack(self) -> str:
@@ -198,7 +198,7 @@ def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: 
     None if the corpus lacks the columns of a task of the catalogue.
     """
     rows = chosen_sentences(reader, choice.sentences, choice.seed)
-    task = asked_task(choice.name, reader, rows, choice.seed)
+    task = requested_task(choice.name, reader, rows, choice.seed)
     if task is None:
         return None
     features = features_of(task, reader, rows, choice.pooling, options)
@@ -216,7 +216,7 @@ def chosen_sentences(reader: Reader, most: int, seed: int) -> np.ndarray:
     return reader.rows[np.argsort(hash64_array(("probe", seed), ids), kind="stable")[:most]]
 
 
-def asked_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeTask | None:
+def requested_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeTask | None:
     """The task on these sentences of the reader's corpus.
 
     None if the corpus lacks the columns of a task of the catalogue.
@@ -232,9 +232,9 @@ def features_of(
     found: dict[str, WordFeatures] = {}
     for name in PARTS:
         corpus = getattr(task, name).corpus
-        asked = rows if corpus.digest == reader.corpus.digest else np.arange(len(corpus))
+        read = rows if corpus.digest == reader.corpus.digest else np.arange(len(corpus))
         of_same = [found[other] for other in found if getattr(task, other).corpus.digest == corpus.digest]
-        found[name] = of_same[0] if of_same else shared_features(reader, corpus, asked, pooling, options)
+        found[name] = of_same[0] if of_same else shared_features(reader, corpus, read, pooling, options)
     return found
 
 

@@ -104,7 +104,7 @@ def is_word(text: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedSentence:
+class QuestionedSentence:
     """A sentence of a corpus, its words, and a number derived from its text and the task's seed."""
 
     sentence: Sentence
@@ -167,9 +167,9 @@ class ProbeQuestion:
     written: Written | None = None
 
 
-Ask = Callable[[AskedSentence, Counter[str]], Iterable[ProbeQuestion]]
+Ask = Callable[[QuestionedSentence, Counter[str]], Iterable[ProbeQuestion]]
 """The examples of a sentence; left-out ones are counted, by reason."""
-Begin = Callable[[Callable[[], Iterator[AskedSentence]]], Ask]
+Begin = Callable[[Callable[[], Iterator[QuestionedSentence]]], Ask]
 """Reads the training sentences if the task depends on them (frequent words, bins), and returns its `Ask`."""
 
 

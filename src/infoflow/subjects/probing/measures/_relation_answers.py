@@ -129,10 +129,10 @@ class BlankReader:
         predicting = ids if decoder_ids is None else decoder_ids
         positions = torch.zeros(predicting.shape, dtype=torch.bool)
         positions[torch.arange(len(batch)), torch.tensor([blank.place for blank in batch])] = True
-        asked = torch.stack([self._candidates[blank.stands] for blank in batch])
+        candidates = torch.stack([self._candidates[blank.stands] for blank in batch])
         for lens in self._lenses.values():
             for reading in logit_lens(model, ids, mask, decoder_ids, positions=positions, lens=lens):
-                yield reading.logits.gather(1, asked).float().log_softmax(dim=-1).cpu()
+                yield reading.logits.gather(1, candidates).float().log_softmax(dim=-1).cpu()
 
     def _batches(self, blanks: Sequence[Blank]) -> Iterator[np.ndarray]:
         lengths = np.array([max(len(blank.source), len(blank.decoder or ())) for blank in blanks])
@@ -190,22 +190,22 @@ class RelationAsker:
         unasked = Counter(prompt.family for prompt in prompts if not self._takes(prompt.template))
         if not usable:
             return None
-        asked, blanks = self._blanks(usable, facts)
-        if not asked:
+        facts_of, blanks = self._blanks(usable, facts)
+        if not facts_of:
             return None
         weights = self._weights(usable, train, askings)
         result = RelationAnswers(
             relation=facts[0].relation,
             right={asking: np.zeros((len(self._reader.views), NUM_BLOCKS)) for asking in weights},
-            blind=self._blind(usable, asked, weights),
+            blind=self._blind(usable, facts_of, weights),
             prompts={asking: len(_of_family(usable, asking.family)) for asking in weights},
-            counts=np.bincount(_blocks(asked), minlength=NUM_BLOCKS).astype(np.float64),
-            majority=_majority(asked),
-            left_out=len(facts) - len(asked),
+            counts=np.bincount(_blocks(facts_of), minlength=NUM_BLOCKS).astype(np.float64),
+            majority=_majority(facts_of),
+            left_out=len(facts) - len(facts_of),
             unasked=dict(unasked),
         )
-        for part in self._parts(len(asked), len(usable)):
-            scores, gold, blocks = self._scores(blanks[part]), self._golds(asked[part]), _blocks(asked[part])
+        for part in self._parts(len(facts_of), len(usable)):
+            scores, gold, blocks = self._scores(blanks[part]), self._golds(facts_of[part]), _blocks(facts_of[part])
             for asking, weight in weights.items():
                 hits = first_choice(ensemble_scores(scores, weight), gold).numpy()
                 np.add.at(result.right[asking].T, blocks, hits.T.astype(np.float64))
@@ -218,14 +218,14 @@ class RelationAsker:
         self, prompts: Sequence[Prompt], facts: Sequence[ClozeFact]
     ) -> tuple[list[ClozeFact], list[list[Blank]]]:
         """The facts that every prompt can query, with their questions."""
-        asked, blanks = [], []
+        facts_of, blanks = [], []
         for fact in facts:
             row = [self._writer.blank(prompt.template, fact.subject) for prompt in prompts]
             found = [blank for blank in row if blank is not None]
             if len(found) == len(row):
-                asked.append(fact)
+                facts_of.append(fact)
                 blanks.append(found)
-        return asked, blanks
+        return facts_of, blanks
 
     def _scores(self, blanks: Sequence[Sequence[Blank]]) -> Float[Tensor, "view prompt fact candidate"]:
         flat = self._reader.log_shares([blank for row in blanks for blank in row])
@@ -239,9 +239,9 @@ class RelationAsker:
         views, scores, gold = len(self._reader.views), None, None
         if train and any(asking.ensemble != "uniform" for asking in askings):
             most = next(self._parts(len(train), len(prompts)))
-            asked, blanks = self._blanks(prompts, train[most])
-            if asked:
-                scores, gold = self._scores(blanks), self._golds(asked)
+            facts_of, blanks = self._blanks(prompts, train[most])
+            if facts_of:
+                scores, gold = self._scores(blanks), self._golds(facts_of)
         result = {}
         for asking in askings:
             index = _of_family(prompts, asking.family)

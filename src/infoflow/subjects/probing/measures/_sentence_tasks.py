@@ -9,7 +9,7 @@ from itertools import dropwhile
 
 import numpy as np
 
-from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Written, always, bin_name, bins, is_word
+from ._questions import Ask, Kind, ProbeQuestion, QuestionedSentence, Written, always, bin_name, bins, is_word
 from ._word_tasks import TREE, dependents, depth, span, subtrees, universal
 
 # SentEval's tasks [@conneau2018cram] on the user's sentences; tasks that change them are below.
@@ -21,23 +21,23 @@ LEAST_OF_WORD = 5  # minimum number of training sentences that contain a word of
 SEQUENCES = 19  # number of sequences that `top-constituents` distinguishes; all others are one class
 OTHER = "other"
 
-Read = Iterable[AskedSentence]
+Read = Iterable[QuestionedSentence]
 _NUMBER = {"NN": "Sing", "NNS": "Plur", "Sing": "Sing", "Plur": "Plur"}
 _TENSE = {"VBD": "Past", "VBP": "Pres", "VBZ": "Pres", "Past": "Past", "Pres": "Pres"}
 _FINITE = ("aux", "cop")
 
 
-def _whole(sentence: AskedSentence, label: str) -> ProbeQuestion:
+def _whole(sentence: QuestionedSentence, label: str) -> ProbeQuestion:
     return ProbeQuestion(first=sentence.whole, label=label)
 
 
-def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Read]], Ask]:
+def _binned(value: Callable[[QuestionedSentence], int]) -> Callable[[Callable[[], Read]], Ask]:
     """A number computed for each sentence, in bins chosen on the training sentences."""
 
     def begin(train: Callable[[], Read]) -> Ask:
         bounds = bins([value(sentence) for sentence in train()], BINS)
 
-        def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+        def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
             yield _whole(sentence, bin_name(value(sentence), bounds))
 
         return ask
@@ -55,7 +55,7 @@ def _word_content(train: Callable[[], Read]) -> Ask:
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[100 : 100 + CONTENT_WORDS]
     listed = {word for word in ranked if counts[word] >= LEAST_OF_WORD and _is_letters(word)}
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         found = [word.lower() for word in sentence.words if word.lower() in listed]
         if len(found) == 1:
             yield _whole(sentence, found[0])
@@ -78,7 +78,7 @@ def _top_constituents(train: Callable[[], Read]) -> Ask:
     counts = Counter(sequence for sentence in train() if (sequence := _below_root(sentence)))
     common = sorted(counts, key=lambda sequence: (-counts[sequence], sequence))[:SEQUENCES]
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         if sequence := _below_root(sentence):
             yield _whole(sentence, sequence if sequence in common else OTHER)
         else:
@@ -87,7 +87,7 @@ def _top_constituents(train: Callable[[], Read]) -> Ask:
     return ask
 
 
-def _below_root(sentence: AskedSentence) -> str | None:
+def _below_root(sentence: QuestionedSentence) -> str | None:
     heads, relations = sentence.heads(), sentence.tags("deprel")
     if heads.count(-1) != 1:
         return None
@@ -99,7 +99,7 @@ def _below_root(sentence: AskedSentence) -> str | None:
 def _number_of(relation: str) -> Ask:
     """The number of the root's subject or object: from FEATS (column `number`), or else from `NN` and `NNS`."""
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         heads, relations = sentence.heads(), sentence.tags("deprel")
         roots = [word for word, head in enumerate(heads) if head == -1]
         found = [word for root in roots for word in dependents(root, heads) if universal(relations[word]) == relation]
@@ -112,7 +112,7 @@ def _number_of(relation: str) -> Ask:
     return ask
 
 
-def _tense(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _tense(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Past or present: the tense of the finite verb among the root and its auxiliaries and copula."""
     heads, relations = sentence.heads(), sentence.tags("deprel")
     roots = [word for word, head in enumerate(heads) if head == -1]
@@ -125,7 +125,7 @@ def _tense(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQue
 
 
 def _values(
-    sentence: AskedSentence, words: Sequence[int], column: str, names: dict[str, str], finite: bool = False
+    sentence: QuestionedSentence, words: Sequence[int], column: str, names: dict[str, str], finite: bool = False
 ) -> list[str]:
     """The values of these words in a feature's column, or else in `xpos`.
 
@@ -140,7 +140,7 @@ def _values(
     ]
 
 
-def _label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _label(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     label = sentence.sentence.label
     if label:
         yield _whole(sentence, label)
@@ -183,7 +183,7 @@ _PAIRED = frozenset('()[]"“”‘’«»') | {"''", "``", "-LRB-", "-RRB-"}  #
 _CLOSEST = 10  # number of candidates for a replacement, nearest in frequency
 
 
-def _half(sentence: AskedSentence, changed: Written) -> ProbeQuestion:
+def _half(sentence: QuestionedSentence, changed: Written) -> ProbeQuestion:
     """Either the original or the changed sentence; a hash of the text chooses, so that about half are changed."""
     original = sentence.draw("changed").random() < 0.5
     written = sentence.written if original else changed
@@ -191,17 +191,17 @@ def _half(sentence: AskedSentence, changed: Written) -> ProbeQuestion:
     return ProbeQuestion(first=(0, len(written.words)), label=label, written=written)
 
 
-def _bigram_shift(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _bigram_shift(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Swaps two adjacent words at a random position where neither is punctuation nor part of a longer written word."""
     written = sentence.written
     words = written.words
     places = [
-        place
-        for place in range(len(words) - 1)
-        if words[place].lower() != words[place + 1].lower()
-        and is_word(words[place])
-        and is_word(words[place + 1])
-        and not any(map(written.splits, (place - 1, place, place + 1)))
+        index
+        for index in range(len(words) - 1)
+        if words[index].lower() != words[index + 1].lower()
+        and is_word(words[index])
+        and is_word(words[index + 1])
+        and not any(map(written.splits, (index - 1, index, index + 1)))
     ]
     if not places:
         left_out["sentences without two different words that follow each other"] += 1
@@ -211,7 +211,7 @@ def _bigram_shift(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[P
     yield _half(sentence, replace(written, words=swapped))
 
 
-def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _coordination_inversion(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Exchanges two coordinated main clauses around the conjunction; only for sentences with exactly two."""
     changed = _exchanged(sentence)
     if changed is None:
@@ -220,7 +220,7 @@ def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> 
         yield _half(sentence, changed)
 
 
-def _exchanged(sentence: AskedSentence) -> Written | None:
+def _exchanged(sentence: QuestionedSentence) -> Written | None:
     """The sentence with its two clauses exchanged; None unless it consists of two clauses and one conjunction."""
     heads, relations = sentence.heads(), [universal(relation) for relation in sentence.tags("deprel")]
     if heads.count(-1) != 1 or _PAIRED.intersection(sentence.words):
@@ -242,7 +242,7 @@ def _exchanged(sentence: AskedSentence) -> Written | None:
 
 
 def _joined(
-    sentence: AskedSentence, first: tuple[int, int], middle: tuple[int, int], second: tuple[int, int], end: int
+    sentence: QuestionedSentence, first: tuple[int, int], middle: tuple[int, int], second: tuple[int, int], end: int
 ) -> Written:
     """Joins second clause, conjunction, first clause and final punctuation, and capitalises the new beginning."""
     words, spaces = list(sentence.written.words), [*sentence.written.spaces, ""]
@@ -256,7 +256,7 @@ def _joined(
     return Written(words=tuple(words[at] for at in order), spaces=tuple(spaces[at] for at in order[:-1]))
 
 
-def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
+def _odd_man_out(train: Callable[[], Iterable[QuestionedSentence]]) -> Ask:
     """Replaces a noun or verb by another word of the same part of speech and a similar frequency.
 
     SentEval matches the frequencies of the bigrams with both neighbours in a very large corpus; here the frequency of
@@ -270,7 +270,7 @@ def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
     ranked = {tag: sorted(words, key=lambda w: (-words[w], w)) for tag, words in counts.items()}
     place = {(tag, word): rank for tag, words in ranked.items() for rank, word in enumerate(words)}
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         tagged = list(_tagged(sentence))
         places = [index for index, (word, tag) in enumerate(tagged) if (tag, word) in place and len(ranked[tag]) > 1]
         if not places:
@@ -286,7 +286,7 @@ def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
     return ask
 
 
-def _tagged(sentence: AskedSentence) -> Iterator[tuple[str, str]]:
+def _tagged(sentence: QuestionedSentence) -> Iterator[tuple[str, str]]:
     """Each word with its finest part of speech, so that plurals replace plurals; "" for words that are not replaced."""
     upos = sentence.tags("upos")
     fine = sentence.tags("xpos") if "xpos" in sentence.sentence.tags else upos

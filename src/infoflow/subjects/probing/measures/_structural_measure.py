@@ -170,13 +170,13 @@ class StructuralProbe(Intervention):
         of_chain = None if structure == "depth" else distance_scores(test, [chain(len(each)) for each in test])
         rows = []
         if of_chain is not None:
-            beside = {"probe": "chain", "layer": -1, "rank": 0, "capacity": 0}
-            rows += [key | beside | each for each in _metrics(structure, [of_chain], trees.blocks, None)]
+            at = {"probe": "chain", "layer": -1, "rank": 0, "capacity": 0}
+            rows += [key | at | each for each in _metrics(structure, [of_chain], trees.blocks, None)]
         for name, layers in scored.items():
             for layer, scores in enumerate(layers):
                 control = [of_chain] if of_chain is not None else scored["random"][layer]
-                beside = {"probe": name, "layer": layer, "rank": rank, "capacity": rank * features.width}
-                rows += [key | beside | each for each in _metrics(structure, scores, trees.blocks, control)]
+                at = {"probe": name, "layer": layer, "rank": rank, "capacity": rank * features.width}
+                rows += [key | at | each for each in _metrics(structure, scores, trees.blocks, control)]
         return rows
 
 
@@ -194,8 +194,8 @@ def _trees(reader: Reader, features: WordFeatures, seed: int) -> _Trees:
     numbers = split_numbers(corpus.column("text"), seed, purpose="probing")
     parts: dict[str, list[TreeSentence]] = {"train": [], "dev": [], "test": []}
     tested = []
-    for place, sentence in enumerate(corpus):
-        start, end = features.starts[place], features.starts[place + 1]
+    for index, sentence in enumerate(corpus):
+        start, end = features.starts[index], features.starts[index + 1]
         words, heads = sentence.words or running_words(sentence.text), sentence.head
         if heads is None or len(heads) != end - start:
             raise UserError(
@@ -207,10 +207,10 @@ def _trees(reader: Reader, features: WordFeatures, seed: int) -> _Trees:
         if tree is None:
             no_tree += 1
             continue
-        name = "test" if numbers[place] < TEST_SHARE else "dev" if numbers[place] < TEST_SHARE + DEV_SHARE else "train"
+        name = "test" if numbers[index] < TEST_SHARE else "dev" if numbers[index] < TEST_SHARE + DEV_SHARE else "train"
         parts[name].append(tree)
         if name == "test":
-            tested.append(place)
+            tested.append(index)
     if no_tree:
         current_display().note(f"{no_tree:,} sentences of {corpus.name} are left out: their heads are not one tree.")
     if not all(parts.values()):
@@ -237,18 +237,18 @@ def _metrics(
 ) -> list[dict[str, Any]]:
     """Rows of the two metrics over seeds; `control` is the baseline's own control, by default itself."""
     control = control or scores
-    hits, asked = np.stack([each.hits for each in scores]), scores[0].asked
+    hits, counted = np.stack([each.hits for each in scores]), scores[0].num_edges
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none
-        share = replicated(block_sums(hits.T, blocks)) / replicated(block_sums(asked, blocks))[:, None]
+        share = replicated(block_sums(hits.T, blocks)) / replicated(block_sums(counted, blocks))[:, None]
     correlated = [_spearman(each, blocks) for each in scores]
     rows = {
         _HITS[structure]: seed_estimate(
-            hits.sum(1) / asked.sum(),
+            hits.sum(1) / counted.sum(),
             np.ascontiguousarray(share.T),
-            float(np.mean([each.hits.sum() / each.asked.sum() for each in control])),
-            asked.sum(),
+            float(np.mean([each.hits.sum() / each.num_edges.sum() for each in control])),
+            counted.sum(),
             "share",
-            independent=int((asked > 0).sum()),  # sentences: the edges of one sentence are dependent
+            independent=int((counted > 0).sum()),  # sentences: the edges of one sentence are dependent
         ),
         "spearman": seed_estimate(
             np.array([value for value, _ in correlated]),

@@ -89,7 +89,7 @@ class TreeScores:
     """Number of constant rows (one row per word for distances, one for depths), for which no correlation is defined."""
     hits: np.ndarray
     """Number of correct edges in the minimum spanning tree (distances), or 1 if the root is found (depths)."""
-    asked: np.ndarray  # number of gold edges between words that count, or 1 if the root counts
+    num_edges: np.ndarray  # number of gold edges between words that count, or 1 if the root counts
 
     @property
     def in_average(self) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from infoflow.corpus import CONLLU_COLUMNS, ENTITY, Corpus, Lines, conllu_keys, load_corpus, split_numbers, tag_columns
 from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64, running_words
 
-from ._questions import PARTS, AskedSentence, Examples, Kind, Part, ProbeQuestion, ProbeTask
+from ._questions import PARTS, Examples, Kind, Part, ProbeQuestion, ProbeTask, QuestionedSentence
 from ._sentence_tasks import CHANGED_TASKS, SENTENCE_TASKS
 from ._word_tasks import PAIR_TASKS, SPAN_TASKS, SPANS_SUFFIX, TOKEN_TASKS, iob_kind, tag_kind
 
@@ -67,10 +67,10 @@ def build_task(name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: 
     for part, own in zip(PARTS, parts, strict=True):
         _check_part(name, part, len(own), corpus)
     ask = kind.begin(lambda: _sentences(corpus, parts[0], seed))
-    asked = [_asked(kind, corpus, own, seed, ask, left_out) for own in parts]
-    names = tuple(dict.fromkeys(question.label for _, question in asked[0][1]))
+    of_parts = [_examples(kind, corpus, own, seed, ask, left_out) for own in parts]
+    names = tuple(dict.fromkeys(question.label for _, question in of_parts[0][1]))
     _check_classes(name, names, corpus, left_out)
-    found = [_part(part, each, names, left_out) for part, each in zip(PARTS, asked, strict=True)]
+    found = [_part(part, each, names, left_out) for part, each in zip(PARTS, of_parts, strict=True)]
     for part, each in zip(PARTS, found, strict=True):
         _check_part(name, part, len(each.examples), corpus, left_out)
     counted = {reason: count for reason, count in left_out.items() if count}
@@ -157,24 +157,24 @@ def _parts(corpus: Corpus, rows: np.ndarray, seed: int, left_out: Counter[str]) 
     return [rows[kept & ~dev], rows[kept & dev], rows[test]]
 
 
-def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSentence]:
+def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[QuestionedSentence]:
     for sentence in corpus.select(rows):
         words = running_words(sentence.text) if sentence.words is None else sentence.words
         number = hash64(seed, sentence.text)
-        yield AskedSentence(sentence=sentence, words=words, number=number, corpus=corpus.name)
+        yield QuestionedSentence(sentence=sentence, words=words, number=number, corpus=corpus.name)
 
 
-_Asked = tuple[Corpus, list[tuple[int, ProbeQuestion]]]  # examples of a part, each with its sentence's row
+_Examples = tuple[Corpus, list[tuple[int, ProbeQuestion]]]  # examples of a part, each with its sentence's row
 
 
-def _asked(
+def _examples(
     kind: Kind,
     corpus: Corpus,
     rows: np.ndarray,
     seed: int,
-    ask: Callable[[AskedSentence, Counter[str]], Iterator[ProbeQuestion]],
+    ask: Callable[[QuestionedSentence, Counter[str]], Iterator[ProbeQuestion]],
     left_out: Counter[str],
-) -> _Asked:
+) -> _Examples:
     found = [
         (int(row), question)
         for row, sentence in zip(rows, _sentences(corpus, rows, seed), strict=True)
@@ -184,7 +184,7 @@ def _asked(
     return _with_own_corpus(corpus, found) if kind.changes and found else (corpus, found)
 
 
-def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestion]]) -> _Asked:
+def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestion]]) -> _Examples:
     """The sentences of the examples, changed or not, as a new corpus; it has words if the corpus has words."""
     written = [question.written for _, question in questions if question.written is not None]
     name = f"{corpus.name} (asked)"
@@ -196,9 +196,9 @@ def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestio
     return own, [(row, question) for row, (_, question) in enumerate(questions)]
 
 
-def _part(part: str, asked: _Asked, names: Sequence[str], left_out: Counter[str]) -> Part:
-    places = {name: place for place, name in enumerate(names)}
-    corpus, questions = asked
+def _part(part: str, questioned: _Examples, names: Sequence[str], left_out: Counter[str]) -> Part:
+    places = {name: index for index, name in enumerate(names)}
+    corpus, questions = questioned
     known = [(row, question) for row, question in questions if question.label in places]
     unknown = len(questions) - len(known)
     left_out[f"examples of the {part} part whose class is not in the training part"] += unknown
@@ -326,10 +326,10 @@ def _treebank(path: Path, tasks: Sequence[str]) -> Corpus:
     feats = [feature for task in tasks for feature in _FEATURES.get(task, ())]
     misc = [ENTITY.capitalize()] if any(ENTITY in task_needs(task) for task in tasks) else []
     known = {*CONLLU_COLUMNS, *(key.lower() for key in (*feats, *misc))}
-    asked = [name for task in tasks if (name := tag_column(task)) and name.lower() not in known]
-    if asked:
+    columns = [name for task in tasks if (name := tag_column(task)) and name.lower() not in known]
+    if columns:
         of_feats, of_misc = conllu_keys(path)
-        for name in asked:
+        for name in columns:
             if found := _key(name, of_feats):
                 feats.append(found)
             elif found := _key(name, of_misc):

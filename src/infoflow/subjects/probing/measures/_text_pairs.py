@@ -61,16 +61,16 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
             "The columns of pairs are two or three: candidate, reference and perhaps score. Got "
             f"{', '.join(map(str, columns))}."
         )
-    asked = [str(column) for column in columns]
-    records = read_objects(path) if ".jsonl" in path.name else _rows(path, asked)
-    names, found, others = asked if asked and not _numbers(asked) else list(_NAMES), [], set()
+    requested = [str(column) for column in columns]
+    records = read_objects(path) if ".jsonl" in path.name else _rows(path, requested)
+    names, found, others = requested if requested and not _numbers(requested) else list(_NAMES), [], set()
     for number, record in records:
         found.append(_pair(path, number, record, names))
         others |= record.keys() - names
     if not found:
         raise UserError(f"{path} holds no pairs. Write one to a line: candidate<TAB>reference.")
     human = [score for _, _, score in found]
-    if not asked and others and human[0] is None:
+    if not requested and others and human[0] is None:
         current_display().note(
             f"{path} has no column called score, so human scores are not read. Its other columns are "
             f"{', '.join(map(printable, sorted(others)))}: name the one with the scores by --columns "
@@ -153,7 +153,7 @@ def _header(path: Path, first: list[str], columns: Sequence[str]) -> list[str]:
         highest = max(int(column) for column in columns)
         if min(int(column) for column in columns) < 1 or highest > len(first):
             raise UserError(f"{path} has {len(first)} columns, numbered from 1. Got --columns {','.join(columns)}.")
-        return [str(place) for place in range(1, highest + 1)]
+        return [str(index) for index in range(1, highest + 1)]
     return first if set(_SIDES) <= set(first) else list(_NAMES[: min(len(first), 3)])
 
 

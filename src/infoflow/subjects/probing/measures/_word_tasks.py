@@ -8,7 +8,7 @@ from infoflow.corpus import ENTITY
 from infoflow.foundation import UserError, as_written
 from infoflow.heads import read_mentions
 
-from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Span, always
+from ._questions import Ask, Kind, ProbeQuestion, QuestionedSentence, Span, always
 
 TREE = ("head", "deprel")
 
@@ -82,7 +82,7 @@ NO_ANCESTOR = "top"
 def tag_kind(column: str, about: str | None = None) -> Kind:
     """The tag of each word in a column of the corpus; words tagged `_` (CoNLL-U: no value) are not probed."""
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         for word, tag in enumerate(sentence.tags(column)):
             if str(tag) in ("_", ""):
                 left_out["words without a tag"] += 1
@@ -100,7 +100,7 @@ def ancestor_kind(generation: int, name: str) -> Kind:
     fewer than n constituents. Dependencies are our choice: [@blevins2018] use the categories of phrase-structure trees.
     """
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         heads, relations = sentence.heads(), sentence.tags("deprel")
         for word in range(len(heads)):
             found = above(word, heads)
@@ -111,25 +111,25 @@ def ancestor_kind(generation: int, name: str) -> Kind:
     return Kind(unit="token", about=about, needs=TREE, begin=always(ask))
 
 
-def _word(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
+def _word(train: Callable[[], Iterable[QuestionedSentence]]) -> Ask:
     counts = Counter(word for sentence in train() for word in sentence.words)
     common = sorted(counts, key=lambda word: (-counts[word], word))[:WORD_TYPES]
     kept = {word for word in common if counts[word] > 1}
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-        for place, word in enumerate(sentence.words):
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+        for index, word in enumerate(sentence.words):
             if word in kept:
-                yield ProbeQuestion(first=(place, place + 1), label=word)
+                yield ProbeQuestion(first=(index, index + 1), label=word)
             else:
                 left_out["words that are not frequent enough"] += 1
 
     return ask
 
 
-def _position(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    for place in range(len(sentence.words)):
-        if place < POSITIONS:
-            yield ProbeQuestion(first=(place, place + 1), label=str(place))
+def _position(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    for index in range(len(sentence.words)):
+        if index < POSITIONS:
+            yield ProbeQuestion(first=(index, index + 1), label=str(index))
         else:
             left_out[f"words after the first {POSITIONS}"] += 1
 
@@ -182,7 +182,7 @@ def iob_spans(tags: Sequence[str]) -> list[tuple[Span, str]]:
 def iob_kind(column: str) -> Kind:
     """The label of each annotated span; only annotated spans are probed, as in [@tenney2019]."""
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    def ask(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         for found, label in iob_spans(sentence.tags(column)):
             yield ProbeQuestion(first=found, label=label)
 
@@ -190,7 +190,7 @@ def iob_kind(column: str) -> Kind:
     return Kind(unit="span", about=about, needs=(column,), begin=always(ask))
 
 
-def _entities(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _entities(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """The entity type of each mention in CorefUD's brackets; `(e12-person-1` is a person."""
     for mention in sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end)):
         if mention.kind:
@@ -199,7 +199,7 @@ def _entities(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Probe
             left_out["mentions without a kind"] += 1
 
 
-def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _constituents(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """The relation of the head word of each subtree of at least two contiguous words."""
     heads, relations = sentence.heads(), sentence.tags("deprel")
     for word, inside in enumerate(subtrees(heads)):
@@ -212,7 +212,7 @@ def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[P
             yield ProbeQuestion(first=found, label=universal(relations[word]))
 
 
-def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _chunks(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Noun phrases up to their noun, verb groups, and prepositions, adjectives, adverbs, subordinators outside them."""
     heads, relations, upos = sentence.heads(), sentence.tags("deprel"), sentence.tags("upos")
     taken = [False] * len(heads)
@@ -266,7 +266,7 @@ SPAN_TASKS: dict[str, Kind] = {
 # Tasks on two spans of a sentence: whether an arc joins them, its label, coreference.
 
 
-def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _arc(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Pairs of each word with its head, and with one other word of the sentence, drawn once per seed."""
     heads = sentence.heads()
     for word, head in enumerate(heads):
@@ -279,7 +279,7 @@ def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuest
         yield ProbeQuestion(first=(word, word + 1), second=(other, other + 1), label="none")
 
 
-def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _arc_label(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     for word, (head, relation) in enumerate(zip(sentence.heads(), sentence.tags("deprel"), strict=True)):
         if head == -1:
             left_out["roots"] += 1
@@ -287,7 +287,7 @@ def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Prob
             yield ProbeQuestion(first=(word, word + 1), second=(head, head + 1), label=universal(relation))
 
 
-def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+def _coreference(sentence: QuestionedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Pairs of mentions of one entity; for each, also its later mention with an earlier mention of another entity."""
     mentions = sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end))
     spans: list[Span] = [(m.start, m.end + 1) for m in mentions]

@@ -28,9 +28,9 @@ def _probed(plan: StudyPlan, analysed: Corpus) -> Corpus | None:
     """The sentences on which probes are trained and scored; their lengths are those that the models were trained on."""
     if not plan.probing.on:
         return None
-    asked = plan.probing
-    named = asked.corpus and distinct(usable(task_corpus(asked, asked.corpus), plan.corpus))
-    return at_most(named or analysed, asked.corpus_sentences)
+    section = plan.probing
+    named = section.corpus and distinct(usable(task_corpus(section, section.corpus), plan.corpus))
+    return at_most(named or analysed, section.corpus_sentences)
 
 
 SENTENCES = {PROBED: Sentences(_settings, _probed)}

@@ -190,10 +190,10 @@ def _chart(compared: ComparedMethods, pool: PrunableHeads, levels: Sequence[Leve
     drawn = [own.loc[own["way"] == way.key, [*columns, "seeds"]] for way in compared.ways]
     single = len(drawn[-1]) == 1  # neither line nor band, but points with whiskers, side by side
     layers: list[Any] = []
-    for place, (way, rows) in enumerate(zip(compared.ways, drawn, strict=True)):
+    for index, (way, rows) in enumerate(zip(compared.ways, drawn, strict=True)):
         look, light, width, size = _drawn_as(way, pool)
         if single:
-            aside = _ASIDE * (len(drawn) - 1 - 2 * place)
+            aside = _ASIDE * (len(drawn) - 1 - 2 * index)
             layers += _whiskers(rows, at, look, aside, size, light, tooltip)
         else:
             layers += lines(rows, at, look, light=light, band=0.15, width=width, size=size, touch=0, tooltip=tooltip)

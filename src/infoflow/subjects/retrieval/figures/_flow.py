@@ -51,7 +51,7 @@ def _knock_out(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 def _edges(rows: pd.DataFrame, ends: tuple[float, float]) -> dict[str, Any]:
     present = [what for what in _EDGES if what in set(rows["what"].astype(str))]
-    shown = [Series(key=what, label=what, slot=place) for place, what in enumerate(present)]
+    shown = [Series(key=what, label=what, slot=index) for index, what in enumerate(present)]
     layers = sorted({int(layer) for layer in rows["layer"]})
     title = "knocked out from this block upward"
     x = amount("x", "layer", title, [layers[0] - 0.15, layers[-1] + 0.15], values=layers, format="d")

@@ -323,11 +323,11 @@ def _rows_without_heads(
     for metric in _METRICS:
         named = {**keys, "removed": 0, "metric": metric}
         rows += group_rows(inputs.facts, clean[metric], clean[metric], _SCALES[metric], **named)
-    for place, num in enumerate(tops):
+    for index, num in enumerate(tops):
         at = slice(draw, draw := draw + len(others[num]))
         for metric in _METRICS:
             named = {**keys, "removed": num, "metric": metric}
-            rows += group_rows(inputs.facts, found[metric][place], found[metric][at], _SCALES[metric], **named)
+            rows += group_rows(inputs.facts, found[metric][index], found[metric][at], _SCALES[metric], **named)
     return rows
 
 

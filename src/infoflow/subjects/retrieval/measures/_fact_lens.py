@@ -14,7 +14,7 @@ from infoflow.models import load_model, pad_rows, readout
 from infoflow.representations import LensTraining, TunedLens, fit_tuned_lens
 from infoflow.results import estimate
 from infoflow.subjects.probing.measures import (
-    NOT_ASKED,
+    NO_ANSWER,
     LabelledRows,
     ProbeGrid,
     ProbeSettings,
@@ -249,7 +249,7 @@ def _labels(inputs: FactInputs, pairs: Sequence[int], seed: int) -> np.ndarray:
     relations = np.array([fact.relation for fact in inputs.facts])
     moved = moved_objects(inputs, seed)
     sets = [
-        np.where(relations // 2 == pair, objects, NOT_ASKED) for pair in pairs for objects in (inputs.answers, moved)
+        np.where(relations // 2 == pair, objects, NO_ANSWER) for pair in pairs for objects in (inputs.answers, moved)
     ]
     return np.stack(sets)
 
@@ -287,7 +287,7 @@ def _scored(
     """Rows of each state, task and group of facts, from gold objects (set, row)."""
     for layer, of_layer in enumerate(predicted):
         for task, metric in enumerate(_TASKS):
-            answered = wanted[task::2] != NOT_ASKED  # each row belongs to exactly one pair
+            answered = wanted[task::2] != NO_ANSWER  # each row belongs to exactly one pair
             right = ((of_layer[task::2] == wanted[task::2]) & answered).any(axis=0).astype(float)
             keys = {"document": "none", "layer": layer, "lens": "probe", "place": place, "metric": metric}
             yield from group_rows(tested, right, np.full(len(right), 1 / objects), "share", **keys)

@@ -131,9 +131,9 @@ def fact_inputs(
             f'Got {"none" if passages is None else f"{len(passages):,}"} for "{document}".'
         )
     of_row, rows = list[Fact](), list[_Row]()
-    for place, question in enumerate(questions):
+    for index, question in enumerate(questions):
         fact = world.facts[question.fact]
-        found = _NOTHING if passages is None else [int(passages[place])]
+        found = _NOTHING if passages is None else [int(passages[index])]
         sentences = _sentences(world, fact, document, found, edited, seed)
         if sentences is not None:
             of_row.append(fact)
@@ -195,7 +195,7 @@ def _inputs(
     input_ids, segments, parts = (pad_rows(each, pad)[0].numpy() for each, pad in zip(encoded, pads, strict=True))
     masks = [np.flatnonzero(row == TokenPart.MASK) for row in parts]
     choices = [
-        [world.words.object_words(one.relation, place) for place in range(world.config.choices(one.relation))]
+        [world.words.object_words(one.relation, index) for index in range(world.config.choices(one.relation))]
         for one in facts
     ]
     num_targets, num_choices = max(map(len, masks)), max(map(len, choices))

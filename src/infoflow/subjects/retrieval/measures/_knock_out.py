@@ -189,7 +189,7 @@ def forbidden_rows(
     variants = [(forbidden, layers) for (_, layers), forbidden in runs.items()]
     clean_BC, found_VBC = answers_without_edges(model, inputs, variants, batch)
     clean, found = scores_of(clean_BC, inputs), scores_of(found_VBC, inputs)
-    number = {run: place for place, run in enumerate(runs)}
+    number = {run: index for index, run in enumerate(runs)}
     rows = []
     for one in tried:
         names = {"what": one.what, "scope": one.scope, "layer": one.layer}

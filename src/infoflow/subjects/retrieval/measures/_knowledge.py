@@ -95,7 +95,7 @@ def _taught(world: FactWorld, tokenizer: Any) -> QueryRows:
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     rows, spans = list[np.ndarray](), list[np.ndarray]()
     for question in world.questions(facts, "train"):
-        places = [place for place, role in enumerate(question.roles, start=1) if role == "object"]
+        places = [index for index, role in enumerate(question.roles, start=1) if role == "object"]
         words = [number[word] for word in question.words]
         rows.append(np.array([vocabulary.start, *words, vocabulary.end], dtype=np.int64))
         spans.append(np.array([[places[0], places[-1] + 1]], dtype=np.int64))

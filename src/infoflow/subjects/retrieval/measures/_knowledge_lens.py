@@ -216,12 +216,12 @@ def _rows(lens: str, document: str, gains: np.ndarray, inputs: FactInputs) -> It
             drawn = (weights @ sums.T) / (weights @ counts)[:, None]  # (replicate, state)
         entries = np.array([evidence_entry(one) if np.isfinite(one).all() else (np.nan, np.nan) for one in drawn])
         units, keys = int(np.count_nonzero(counts)), {"document": document, "lens": lens, "place": "mask"}
-        for place, metric in enumerate(("half", "centre")):
+        for index, metric in enumerate(("half", "centre")):
             ends = None
             if metric == "half" and np.isfinite(value.half):
-                ends = symmetric_interval(value.half, entries[:, place], (0.0, len(gains) - 1.0))
+                ends = symmetric_interval(value.half, entries[:, index], (0.0, len(gains) - 1.0))
                 ends = Interval(*(np.clip(end, 0.0, len(gains) - 1.0) for end in ends.reaching(value.half, 1.0)))
-            numbers = estimate(value[place], entries[:, place], np.nan, int(counts.sum()), units=units, ends=ends)
+            numbers = estimate(value[index], entries[:, index], np.nan, int(counts.sum()), units=units, ends=ends)
             yield {"facts": group.facts, "weight": group.weight, "layer": -1, "metric": metric, **keys, **numbers}
 
 

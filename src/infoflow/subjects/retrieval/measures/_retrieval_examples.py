@@ -204,7 +204,7 @@ def _said(world: FactWorld, inputs: FactInputs, logs_LQO: np.ndarray, row: int, 
     rows = []
     for layer, logs in enumerate(logs_LQO[:, row]):
         known = np.flatnonzero(np.isfinite(logs))
-        for place, choice in enumerate(known[np.argsort(-logs[known], kind="stable")][:best]):
+        for index, choice in enumerate(known[np.argsort(-logs[known], kind="stable")][:best]):
             said = " ".join(world.words.object_words(relation, int(choice)))
-            rows.append({"layer": layer, "place": place, "object": said, "probability": float(np.exp(logs[choice]))})
+            rows.append({"layer": layer, "place": index, "object": said, "probability": float(np.exp(logs[choice]))})
     return rows

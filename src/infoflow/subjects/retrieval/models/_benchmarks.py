@@ -166,7 +166,7 @@ def _read_reqa(folder: Path) -> Benchmark:
 def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header: bool) -> Benchmark:
     documents = [(str(row[key]), _passage(row)) for row in _json_lines(_require(folder, docs), key, "text")]
     kept = [(id, row) for id, row in documents if row is not None]
-    given, places = {id for id, _ in documents}, {id: place for place, (id, _) in enumerate(kept)}
+    given, places = {id for id, _ in documents}, {id: index for index, (id, _) in enumerate(kept)}
     passages = Passages.from_rows(row for _, row in kept)
     if judged is None:
         raise UserError(f"{folder} has no judgements (qrels).\nUse the complete benchmark.")

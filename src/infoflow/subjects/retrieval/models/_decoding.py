@@ -159,8 +159,8 @@ def _extended(live: Sequence[DecodedAnswer], logs: Tensor, limits: SearchLimits)
 def _sequence_logs(next_tokens: NextTokens, tokens: tuple[int, ...], limits: SearchLimits) -> Tensor:
     """log p of a whole answer, its end included, under each passage."""
     total: Any = 0.0
-    for place, token in enumerate((*tokens, limits.end)):
-        prefix = torch.tensor([[limits.start, *tokens[:place]]])
+    for index, token in enumerate((*tokens, limits.end)):
+        prefix = torch.tensor([[limits.start, *tokens[:index]]])
         total = total + next_tokens(prefix)[:, 0, token].double()
     return total
 

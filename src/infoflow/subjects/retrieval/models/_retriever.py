@@ -190,17 +190,17 @@ def salient_spans(words: Sequence[str], tags: Sequence[str] | None = None) -> li
         for start, end in _runs(["date" if _DATE.fullmatch(word) else "" for word in words])
         if any(_YEAR.fullmatch(word) for word in words[start:end])
     ]
-    inside = {place for start, end in dates for place in range(start, end)}
-    names = ["name" if place and place not in inside and word[:1].isupper() else "" for place, word in enumerate(words)]
+    inside = {index for start, end in dates for index in range(start, end)}
+    names = ["name" if index and index not in inside and word[:1].isupper() else "" for index, word in enumerate(words)]
     return sorted([*dates, *_runs(names)])
 
 
 def _runs(tags: Sequence[str]) -> list[tuple[int, int]]:
     """Runs of equal, non-empty tags."""
     runs: list[tuple[int, int]] = []
-    for place, tag in enumerate(tags):
-        if tag and place and tags[place - 1] == tag:
-            runs[-1] = (runs[-1][0], place + 1)
+    for index, tag in enumerate(tags):
+        if tag and index and tags[index - 1] == tag:
+            runs[-1] = (runs[-1][0], index + 1)
         elif tag:
-            runs.append((place, place + 1))
+            runs.append((index, index + 1))
     return runs

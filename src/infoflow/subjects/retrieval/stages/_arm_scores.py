@@ -196,10 +196,10 @@ class ArmScores:
             right, guess = (self._right(chosen, k, at_random) for at_random in (False, True))
             yield score_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
         read = self._reading.read(masked)
-        entropies = [self._posterior_entropy(read, place) for place in range(read.logs.shape[2])]
+        entropies = [self._posterior_entropy(read, at) for at in range(read.logs.shape[2])]
         shuffled = stream("answer-order").permuted(np.stack(entropies), axis=0)  # the tokens of each answer
-        for place, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
-            name = f"posterior_entropy_{place}"
+        for index, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
+            name = f"posterior_entropy_{index}"
             yield score_row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
 
     def _posterior_entropy(self, read: Read, place: int) -> np.ndarray:

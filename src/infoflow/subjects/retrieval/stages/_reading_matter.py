@@ -169,7 +169,7 @@ class ReadText(AbstractReadingMatter):
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {text: place for place, text in enumerate(self._texts)}
+        return {text: index for index, text in enumerate(self._texts)}
 
     @property
     def _answers(self) -> dict[int, list[str]]:
@@ -309,8 +309,8 @@ def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.nd
     prior = model.logits(ids, mask, choice).masked_fill(~there, float("-inf")).softmax(dim=1)
     words = model.word_log_probabilities(ids, mask, labels, choice)  # (query, candidate, mask, word)
     right = np.ones(len(ids), dtype=bool)
-    for place, target in enumerate(_targets(labels)):
-        marginal = (prior[:, :, None] * words[:, :, place].exp()).sum(dim=1)
+    for index, target in enumerate(_targets(labels)):
+        marginal = (prior[:, :, None] * words[:, :, index].exp()).sum(dim=1)
         right &= ((marginal.argmax(dim=-1) == target) | (target == UNSUPERVISED)).cpu().numpy()
     return right.astype(np.float64)
 

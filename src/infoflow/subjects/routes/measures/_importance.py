@@ -236,11 +236,11 @@ class _Sums:
                     alike = [other for other, kind in enumerate(kinds) if kind == kinds[index]]
                     equal = values[1].sum(0)[index] / of.sum(0)[index] if not which else every[ROUTE][alike].mean()
                     control = float(every[measure][index] if number else equal)
-                    place = dict(zip(("stack", "layer", "sublayer", "part", "head"), part, strict=True))
-                    place |= {"annotation": annotation, "tag": tag}
-                    yield place | {"measure": measure} | ratio_estimate(own[:, index], of[:, index], control, "share")
+                    at = dict(zip(("stack", "layer", "sublayer", "part", "head"), part, strict=True))
+                    at |= {"annotation": annotation, "tag": tag}
+                    yield at | {"measure": measure} | ratio_estimate(own[:, index], of[:, index], control, "share")
                     if number < 0 and which:
-                        yield place | {"measure": DOMAIN} | self._difference(number, index)
+                        yield at | {"measure": DOMAIN} | self._difference(number, index)
 
     def _means(self, number: int) -> dict[str, np.ndarray]:
         """Importance and share of routes over all predictions; for a label, over those in all other sentences."""

@@ -126,23 +126,23 @@ class LayerSpectrum(Intervention):
                 }
                 seen.append(_states(reader, replace(batch, streams=streams)))
             for stack, one in batch.streams.items():
-                for place, row in enumerate(part.tolist()):
-                    kept = one.valid[place]
+                for index, row in enumerate(part.tolist()):
+                    kept = one.valid[index]
                     if int(kept.sum()) >= _LEAST:
-                        clean, *views = (states[stack][:, place, kept] for states in seen)
-                        text = _Text(int(batch.sentence_ids[place]), clean, [view.mean(1) for view in views])
+                        clean, *views = (states[stack][:, index, kept] for states in seen)
+                        text = _Text(int(batch.sentence_ids[index]), clean, [view.mean(1) for view in views])
                         found.setdefault(stack, {})[row] = text
         return {stack: [texts[row] for row in rows.tolist() if row in texts] for stack, texts in found.items()}
 
     def _corrupt(self, reader: Reader, stack: str, text: Stream, ids: np.ndarray, view: int) -> Stream:
         ends = reader.frequencies[stack].cumsum()
         tokens = text.input_ids.clone()
-        for place, sentence in enumerate(ids.tolist()):
-            kept = text.valid[place]
+        for index, sentence in enumerate(ids.tolist()):
+            kept = text.valid[index]
             random = stream("layer-spectrum", stack, view, sentence).random((2, int(kept.sum())))
             drawn = torch.from_numpy(np.searchsorted(ends, random[1] * ends[-1], side="right"))
-            tokens[place, kept] = torch.where(
-                torch.from_numpy(random[0] < self.corrupted), drawn.to(tokens.dtype), tokens[place, kept]
+            tokens[index, kept] = torch.where(
+                torch.from_numpy(random[0] < self.corrupted), drawn.to(tokens.dtype), tokens[index, kept]
             )
         return replace(text, input_ids=tokens)
 
