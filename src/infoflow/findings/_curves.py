@@ -31,12 +31,7 @@ def total_fall(curves: np.ndarray) -> np.ndarray:
 
 def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Rank correlation of each row, (N, 1), ties by average rank; NaN for a constant row."""
-    from scipy.stats import rankdata  # slow import
-
-    ranks = [rankdata(rows, axis=1) for rows in (first, second)]
-    x, y = (rank - rank.mean(axis=1, keepdims=True) for rank in ranks)
-    scale = np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
-    return ((x * y).sum(axis=1) / np.where(scale == 0, np.nan, scale))[:, None]
+    return representations.spearman_rows(first, second)[:, None]
 
 
 def depth_correlation(curves: np.ndarray) -> np.ndarray:

@@ -2,7 +2,15 @@
 
 from ._probe import probe
 from ._probe import score_pairs as score_pairs
-from ._probe_model import SENTENCES, AbstractProbing, ProbeModel, prepared
-from ._requests import check_checkpoints, probing_measures, requested, requested_corpus
+from ._probe_model import (
+    SENTENCES,
+    AbstractProbing,
+    ProbeModel,
+    check_checkpoints,
+    prepared,
+    probing_measures,
+    requested,
+    requested_corpus,
+)
 
 STAGES = ((70, ProbeModel),)

@@ -16,7 +16,7 @@ from infoflow.studies._analyze import described_model
 from infoflow.studies._external import changed, external_models
 
 from .. import measures
-from ._requests import probing_tables
+from ._probe_model import probing_tables
 
 
 def probe(
