@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from infoflow.foundation import UserError
@@ -62,7 +62,7 @@ def centred_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair
     return ranks - ranks.mean()
 
 
-def spearman_rows(first: Float[np.ndarray, "row word"], second: Float[np.ndarray, "row word"]) -> np.ndarray:
+def spearman_rows(first: Shaped[np.ndarray, "#row item"], second: Shaped[np.ndarray, "#row item"]) -> np.ndarray:
     """Spearman's rank correlation of each row, with mean ranks for ties; NaN if a row is constant."""
     from scipy.stats import rankdata  # slow import
 
