@@ -20,13 +20,7 @@ from infoflow.representations import spearman_rows
 from ..models import NULL, Candidates, RetrievalModel, block_mean, document_posterior
 from ._answers import limit_of
 from ._evidence_heads import heads_by_copying, mask_attention, over_masks, random_heads
-from ._fact_reading import (
-    READ_KINDS,
-    attention_shares,
-    batches,
-    facts_of_kind,
-    looked_at,
-)
+from ._fact_reading import READ_KINDS, attention_shares, facts_of_kind, looked_at
 from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
 from ._tables import ATTENTION_RANKING, EVERY_WEIGHT, fact_blocks, group_rows, mean_of
 
@@ -138,7 +132,7 @@ def _readings(
     looked, logs = [], []
     for ids in ids_QC.T:
         inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=ids.tolist(), limit=limit)
-        parts = [_with_passage(reader, part, heads) for part in batches(inputs, batch)]
+        parts = [_with_passage(reader, part, heads) for part in inputs.batches(batch)]
         looked.append(np.concatenate([one for one, _ in parts], axis=1))
         logs.append(np.concatenate([one for _, one in parts]))
     return np.stack(looked, axis=2), np.stack(logs, axis=1)
