@@ -173,7 +173,7 @@ def question_candidates(
     gold = np.array([world.gold(fact, edited) for fact in inputs.facts])
     draws = np.array([hash64("own-candidates", seed, fact.number) % _DRAWS for fact in inputs.facts])
     parts = []
-    with _reading_from(model, passages):
+    with reading_from(model, passages):
         for start in range(0, len(inputs), _BATCH):
             rows = np.arange(start, min(start + _BATCH, len(inputs)))
             ids, mask = inputs.take(rows).queries(model.device)
@@ -234,7 +234,8 @@ def limit_of(model: Any) -> int:
 
 
 @contextmanager
-def _reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
+def reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
+    """Let a model read another library's passages inside the `with` block."""
     before = model.passage_library
     model.passage_library = library
     try:

@@ -180,6 +180,11 @@ class Library:
         """BM25 over the tokens of the bodies."""
         return LexicalIndex([body.tolist() for body in self._bodies])
 
+    def words(self, input_ids: Tensor) -> list[np.ndarray]:
+        """Each query's tokens without special ones, as BM25 needs them."""
+        special = self.vocabulary.is_special
+        return [row[~special[row]] for row in input_ids.cpu().numpy()]
+
     def by_words(self, queries: Sequence[np.ndarray], k: int, exclude: Excluded) -> Found:
         """The k best passages for each query (tokens without special ones) by BM25."""
         terms = [query.tolist() for query in queries]
