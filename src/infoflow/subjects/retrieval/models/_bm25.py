@@ -157,10 +157,7 @@ class LexicalIndex:
         """
         excluded = check_search(k, len(queries), exclude)
         found = [self._search(query, k, out) for query, out in zip(queries, excluded, strict=True)]
-        return Found(
-            np.array([ids for ids, _ in found], dtype=np.int64).reshape(-1, k),
-            np.array([scores for _, scores in found], dtype=np.float64).reshape(-1, k),
-        )
+        return Found.stacked(found, k, np.float64)
 
     def _search(self, query: Sequence[Hashable], k: int, excluded: set[int]) -> tuple[np.ndarray, np.ndarray]:
         scores = self.scores(query)

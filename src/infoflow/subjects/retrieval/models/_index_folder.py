@@ -236,8 +236,7 @@ def merged(found: Sequence[Found], k: int) -> Found:
     """The k best results of all shards for each query."""
     ids, scores = (np.concatenate(column, axis=1) for column in zip(*found, strict=True))
     rows = [best(*row, k, set()) for row in zip(ids, scores, strict=True)]
-    kept = np.array([row for row, _ in rows], dtype=np.int64).reshape(-1, k)
-    return Found(kept, np.array([values for _, values in rows], dtype=scores.dtype).reshape(-1, k))
+    return Found.stacked(rows, k, scores.dtype)
 
 
 # Shards of an index over the processes of a group: every query goes to all of them.
