@@ -18,7 +18,6 @@ from infoflow.retrieval import (
     facts_benchmark,
     hit_at,
     load_benchmark,
-    load_questions,
     reciprocal_rank,
     retrieval_scores,
     terms_of,
@@ -185,36 +184,10 @@ def test_no_benchmark_is_told(tmp_path):
         load_benchmark(tmp_path)
 
 
-def test_questions_with_answers(tmp_path):
-    lines(tmp_path / "a.jsonl", {"question": "who?", "answers": ["Ada Lund", "Ben"]})
-    lines(tmp_path / "b.tsv", r"how high?" + "\t" + r"2\s?m(etres)?|6 feet")
-    (strings,), (pattern,) = load_questions(tmp_path / "a.jsonl"), load_questions(tmp_path / "b.tsv")
-    assert strings.answered_by("it was ada lund.")
-    assert not strings.answered_by("Adam Lund")
-    assert pattern.answered_by("it is 2 METRES high")
-    assert not pattern.answered_by("3 m")
-    lines(tmp_path / "c.tsv", "q?\t(")
-    with pytest.raises(UserError, match="line 1"):
-        load_questions(tmp_path / "c.tsv")
-
-
 def test_quotation_marks_of_pandas_are_undone(tmp_path):
-    (tmp_path / "a.tsv").write_text('"who said ""no""?"\tAda\n')
-    assert load_questions(tmp_path / "a.tsv")[0].question == 'who said "no"?'
     lines(tmp_path / "test.candidates.txt", "one", "two")
     (tmp_path / "test.queries.tsv").write_text('"who said ""no""?"\t"0,1"\n')
     assert load_benchmark(tmp_path).questions == ('who said "no"?',)
-
-
-@pytest.mark.parametrize("answers", ["Ada Lund", None, [], {}, 1990, ["Ada", None], [1990]])
-def test_answers_that_are_no_list_of_strings_are_told(tmp_path, answers):
-    right = {"question": "who?", "answers": ["Ada Lund"]}
-    lines(tmp_path / "a.jsonl", right, {"question": "when?", "answers": answers})
-    with pytest.raises(UserError, match=r"a.jsonl, line 2: answers must be a list of one string or more. Got "):
-        load_questions(tmp_path / "a.jsonl")
-    lines(tmp_path / "a.jsonl", right, {"question": "when?"})
-    with pytest.raises(UserError, match="line 2: expected an object with question and answers"):
-        load_questions(tmp_path / "a.jsonl")
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")

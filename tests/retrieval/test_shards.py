@@ -12,6 +12,7 @@ from support.forked import run_together
 from infoflow.foundation import UserError
 from infoflow.retrieval import (
     HNSW,
+    WORD_TERMS,
     DenseIndex,
     GroupIndex,
     LexicalIndex,
@@ -23,7 +24,6 @@ from infoflow.retrieval import (
     open_passage_index,
     open_shard,
     save_index,
-    terms_name,
     terms_of,
 )
 
@@ -156,7 +156,7 @@ def test_an_index_that_knows_its_own_shard_alone_is_refused(tmp_path):
     for number in range(2):
         build_passage_index(Passages.from_rows(texts()), tmp_path / str(number), shard=(number, 2))
     passages = Passages.load(tmp_path / "0" / "passages")
-    save_index(LexicalIndex(terms_of(passages.texts())), passages, terms_name(), tmp_path / "0" / "index")
+    save_index(LexicalIndex(terms_of(passages.texts())), passages, WORD_TERMS, tmp_path / "0" / "index")
     with pytest.raises(UserError, match="other terms"):
         open_passage_index([tmp_path / "0", tmp_path / "1"])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
 from infoflow.corpus import FactConfig, FactSettings
 from infoflow.foundation import (
@@ -30,9 +30,8 @@ VariantName = Literal[
 MeasureName = Literal[
     "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "trees", "labels", "examples"
 ]
-MEASURES: tuple[MeasureName, ...] = (
-    "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "trees", "labels", "examples",
-)  # fmt: skip
+ARMS: tuple[ArmName, ...] = get_args(ArmName)
+MEASURES: tuple[MeasureName, ...] = get_args(MeasureName)
 Arms = Annotated[tuple[ArmName, ...], Limits(filled=True, distinct=True)]
 Variants = Annotated[tuple[VariantName, ...], Limits(distinct=True)]
 Measures = Annotated[tuple[MeasureName, ...], Limits(filled=True, distinct=True)]
@@ -87,9 +86,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
     entities: Annotated[int, Limits(at_least=2, at_most=1024)] = 256  # size of the world
     exposures: Exposures = (1, 4, 16)  # relative exposures; each has the same number of facts
     world_seed: Seed = 0  # all seeds of a study share one world
-    arms: Arms = (
-        "closed-book", "read-gold", "read-random", "retrieve-bm25", "retrieve-frozen", "retrieve-learned",
-    )  # fmt: skip
+    arms: Arms = ARMS
     variants: Variants = ("null-share",)  # additional variants, see `OF_VARIANTS`
     seeds: Seeds = ()  # seeds of readers, retrievers and order; empty: the study's seeds
     updates: Count = 2500

@@ -40,7 +40,7 @@ def _depth(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     own = own[(own["place"] == "mask") & (own["weight"] == -1)]
     lens = _lens_of(own)
     curves = of(own, lens=lens, metric="probability")
-    if curves.empty or not bool(curves["trained"].any()):
+    if not bool(curves["trained"].any()):
         return None
     data = drawn(curves, ["document", "facts", "layer"], models, SHARE)
     marks = _marks_of(own[own["lens"] == lens], ["document", "facts"], models)

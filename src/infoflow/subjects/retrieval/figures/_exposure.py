@@ -33,7 +33,7 @@ def _knowledge(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     documents = [name for name in _DOCUMENTS if name in set(own["document"].astype(str))]
     documents = [name for name in documents if name != "retrieved" or "own" not in documents]
     own = own[own["document"].isin(documents)]
-    if own.empty or not bool(own["trained"].any()):
+    if not bool(own["trained"].any()):
         return None
     data = drawn(own, ["document", "exposure", "place"], models, SHARE)
     titles = {name: _DOCUMENTS[name] for name in documents}
@@ -48,7 +48,7 @@ def _knowledge(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 def _bits(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     own = by_exposure(of(arms(frame), **_AS_IS, metric="bits", document="none", facts="trained"))
     own = own[own["reading"].isin(list(_READINGS))]
-    if own.empty or not bool(own["trained"].any()):
+    if not bool(own["trained"].any()):
         return None
     data = drawn(own, ["reading", "exposure", "place"], models)
     titles = {name: title for name, title in _READINGS.items() if name in set(data["reading"].astype(str))}
@@ -76,7 +76,7 @@ def _all_bits(frame: pd.DataFrame) -> str:
 def _conflict(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     own = by_exposure(of(plain_arms(frame), facts="trained", layer=-1, metric="memorisation_ratio"))
     own = own.dropna(subset="value")
-    if own.empty or not bool(own["trained"].any()):
+    if not bool(own["trained"].any()):
         return None
     data = drawn(own, ["exposure", "place"], models, SHARE)
     said = percents(data, models, exposure=data.loc[data["place"].idxmax(), "exposure"])

@@ -36,7 +36,7 @@ def _scores(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     there = set(hits["queries"].astype(str))
     hits = hits[hits["queries"] == next((name for name in ("facts", "all", "held out") if name in there), "")]
     own = hits[hits["system"] == "own"]
-    if own.empty or not bool(own["trained"].any()):
+    if not bool(own["trained"].any()):
         return None
     data = drawn(own, ["queries"], models, SHARE)
     rows = data.assign(label=data["name"])
@@ -59,7 +59,7 @@ def _scores(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 def _null(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     own = of(frame, metric="null_prior", system="own", variant="")
     own = own[own["queries"].isin(list(_QUERIES))]
-    if own.empty or not bool(own["trained"].any()):
+    if not bool(own["trained"].any()):
         return None
     data = drawn(own, ["queries"], models, SHARE)
     rows = data.assign(label=data["name"] + ": " + data["queries"].astype(str).map(_QUERIES))
@@ -123,7 +123,7 @@ def _swapped(rows: pd.DataFrame, name: str) -> str:
 def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     own = of(arms(frame), metric="em", k=0)
     own = own[own["system"].isin(["none", "own", "gold", "random"])]
-    if own.empty or not bool(own["trained"].any()):
+    if not bool(own["trained"].any()):
         return None
     data = drawn(own, ["queries", "system"], models, SHARE).assign(label=lambda rows: rows["name"])
     domain = (-0.01, min(1.02, 1.15 * float(data["high"].max()) + 0.02))

@@ -43,8 +43,7 @@ def choice_token_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, 
     if isinstance(reader, EncoderDecoderModel):
         return written_token_log_probabilities(reader, inputs)
     found = []
-    for start in range(0, len(inputs), batch):
-        part = inputs.take(np.arange(start, min(start + batch, len(inputs))))
+    for part in inputs.batches(batch):
         longest = int(part.attention_mask.sum(axis=1).max())
         named = {name: tensor[:, :longest] for name, tensor in part.tensors(reader.device).items()}
         states = reader.base_model(**named).last_hidden_state
@@ -86,9 +85,7 @@ def written_token_log_probabilities(reader: EncoderDecoderModel, inputs: FactInp
     """
     num_choices = inputs.candidates.shape[1]
     batch = max(1, _SEQUENCES // num_choices)
-    starts = range(0, len(inputs), batch)
-    parts = [inputs.take(np.arange(start, min(start + batch, len(inputs)))) for start in starts]
-    return np.concatenate([_of_rows(reader, part) for part in parts])
+    return np.concatenate([_of_rows(reader, part) for part in inputs.batches(batch)])
 
 
 def _of_rows(reader: Any, part: FactInputs) -> np.ndarray:
@@ -176,7 +173,7 @@ def question_candidates(
     gold = np.array([world.gold(fact, edited) for fact in inputs.facts])
     draws = np.array([hash64("own-candidates", seed, fact.number) % _DRAWS for fact in inputs.facts])
     parts = []
-    with _reading_from(model, passages):
+    with reading_from(model, passages):
         for start in range(0, len(inputs), _BATCH):
             rows = np.arange(start, min(start + _BATCH, len(inputs)))
             ids, mask = inputs.take(rows).queries(model.device)
@@ -237,7 +234,8 @@ def limit_of(model: Any) -> int:
 
 
 @contextmanager
-def _reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
+def reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
+    """Let a model read another library's passages inside the `with` block."""
     before = model.passage_library
     model.passage_library = library
     try:

@@ -14,19 +14,13 @@ from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import Scale, UserError, stream
 from infoflow.heads import Head
-from infoflow.models import Model
+from infoflow.models import Model, evaluating
 from infoflow.representations import spearman_rows
 
-from ..models import NULL, Candidates, RetrievalModel, block_mean, document_posterior
+from ..models import Candidates, RetrievalModel, block_mean, document_posterior
 from ._answers import limit_of
 from ._evidence_heads import heads_by_copying, mask_attention, over_masks, random_heads
-from ._fact_reading import (
-    READ_KINDS,
-    attention_shares,
-    batches,
-    facts_of_kind,
-    looked_at,
-)
+from ._fact_reading import READ_KINDS, attention_shares, facts_of_kind, looked_at
 from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
 from ._tables import ATTENTION_RANKING, EVERY_WEIGHT, fact_blocks, group_rows, mean_of
 
@@ -99,13 +93,7 @@ def attention_ranking(
     inputs = fact_inputs(world, tokenizer, chosen, "none", limit=limit)
     ids_QC = np.repeat(candidate_passages(world, chosen, candidates, seed), len(inputs) // len(chosen), axis=0)
     looked_HQC, logs_QCJ = _readings(reader, world, tokenizer, chosen, ids_QC, heads, limit, batch)
-    if retrieving is not None:
-        training = retrieving.training
-        scores_QC = prior_scores(retrieving.eval(), inputs, ids_QC)
-        retrieving.train(training)
-    else:
-        scores_QC = prior_scores(None, inputs, ids_QC)
-    rho_QC = posterior(scores_QC, logs_QCJ, inputs.masks >= 0)
+    rho_QC = posterior(prior_scores(retrieving, inputs, ids_QC), logs_QCJ, inputs.masks >= 0)
     gold = np.array([world.gold(fact) for fact in inputs.facts])
     found = {
         "spearman": [spearman_rows(looked_QC, rho_QC) for looked_QC in looked_HQC],
@@ -138,7 +126,7 @@ def _readings(
     looked, logs = [], []
     for ids in ids_QC.T:
         inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=ids.tolist(), limit=limit)
-        parts = [_with_passage(reader, part, heads) for part in batches(inputs, batch)]
+        parts = [_with_passage(reader, part, heads) for part in inputs.batches(batch)]
         looked.append(np.concatenate([one for one, _ in parts], axis=1))
         logs.append(np.concatenate([one for _, one in parts]))
     return np.stack(looked, axis=2), np.stack(logs, axis=1)
@@ -174,11 +162,8 @@ def prior_scores(model: RetrievalModel | None, inputs: FactInputs, ids: np.ndarr
     if model is None:
         return np.zeros(ids.shape)
     rows, mask = inputs.queries(model.device)
-    null = np.full((len(ids), 1), NULL)
-    there = np.ones((len(ids), ids.shape[1] + 1), dtype=bool)
-    with torch.no_grad():
-        found = np.pad(_found_scores(model, rows, mask, ids), ((0, 0), (0, 1)))
-        choice = Candidates(ids=np.concatenate([ids, null], axis=1), there=there, scores=found)
+    with evaluating(model):
+        choice = Candidates.of(ids, _found_scores(model, rows, mask, ids), np.zeros(len(ids), dtype=bool))
         return model.logits(rows, mask, choice)[:, :-1].double().cpu().numpy()
 
 
@@ -206,9 +191,8 @@ def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.nda
     if library is None:
         raise UserError("A model that retrieves passages needs its library. Set model.passage_library first.")
     if model.source == "bm25":
-        special = library.vocabulary.is_special
-        words = [row[~special[row]].tolist() for row in rows.cpu().numpy()]
-        return np.array([library.lexical.scores(one)[row] for one, row in zip(words, ids, strict=True)], dtype=float)
+        found = zip(library.words(rows), ids, strict=True)
+        return np.array([library.lexical.scores(words.tolist())[row] for words, row in found], dtype=float)
     retriever = model.retriever
     assert retriever is not None
     queries = retriever.queries(rows, mask)

@@ -23,7 +23,6 @@ from ._answers import choice_log_probabilities, limit_of, reader_of
 from ._fact_reading import (
     READ_KINDS,
     attention_shares,
-    batches,
     facts_of_kind,
     logits_of,
     looked_at,
@@ -145,7 +144,7 @@ def copy_scores(model: Model, inputs: FactInputs, batch: int = 64) -> list[np.nd
 def head_readings(model: Model, inputs: FactInputs, batch: int = 64) -> HeadReadings:
     """Every metric of every head and question, averaged over the question's masks."""
     found: dict[str, list[list[np.ndarray]]] = {}
-    for part in batches(inputs, batch):
+    for part in inputs.batches(batch):
         for metric, layers in _batch_readings(model, part).items():
             for layer, values in enumerate(layers):
                 of_metric = found.setdefault(metric, [[] for _ in layers])

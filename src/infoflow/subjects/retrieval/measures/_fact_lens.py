@@ -24,6 +24,7 @@ from infoflow.subjects.probing.measures import (
 
 from ._answers import BATCH, FactReadings, choice_log_probabilities_at_masks, limit_of
 from ._inputs import FactInputs, TokenPart, fact_inputs
+from ._knock_out import last_token
 from ._tables import EVERY_WEIGHT, group_rows, sampled_facts
 
 Place = Literal["mask", "subject"]
@@ -47,12 +48,6 @@ def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndar
         of = torch.arange(len(at), device=reader.device)[:, None]
         found.append(torch.stack([one[of, at] for one in states]).cpu())
     return torch.cat(found, dim=1)
-
-
-def last_of_subject(inputs: FactInputs) -> np.ndarray:
-    """Position of the subject's last token in each question, int64 (row, 1)."""
-    of_subject = inputs.parts == TokenPart.SUBJECT
-    return (of_subject.shape[1] - 1 - of_subject[:, ::-1].argmax(axis=1))[:, None]
 
 
 def half_of_entities(world: FactWorld) -> frozenset[int]:
@@ -195,7 +190,6 @@ def probe_rows(
     tokenizer: Any,
     *,
     least: int = LEAST_FACTS,
-    settings: ProbeSettings | None = None,
     seed: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """Rows of `knowledge_lens` for linear probes at the mask and at the subject's last token, states 0..L.
@@ -227,7 +221,7 @@ def probe_rows(
     labels, split = _labels(inputs, pairs, seed), _split(inputs.facts, half)
     for place in _PLACES:
         states = _states(reader, inputs, place)
-        probes = _trained(states, labels, split, objects, settings or ProbeSettings(), seed)
+        probes = _trained(states, labels, split, objects, seed)
         test = split["test"]
         test_facts = [inputs.facts[row] for row in test]
         yield from _scored(_predicted(probes, states[test], labels), labels[:, test], test_facts, place, objects)
@@ -240,7 +234,7 @@ def probe_rows(
 
 def _states(reader: PreTrainedModel, inputs: FactInputs, place: Place) -> np.ndarray:
     """States 0..L at one position of each question, (row, state, width)."""
-    where = inputs.masks[:, :1] if place == "mask" else last_of_subject(inputs)
+    where = inputs.masks[:, :1] if place == "mask" else last_token(inputs, TokenPart.SUBJECT)[:, None]
     return states_at(reader, inputs, where)[:, :, 0].transpose(0, 1).float().numpy()
 
 
@@ -266,14 +260,13 @@ def _trained(
     labels: np.ndarray,
     split: dict[str, np.ndarray],
     objects: int,
-    settings: ProbeSettings,
     seed: int,
 ) -> TrainedProbes:
     num_sets, num_states = len(labels), states.shape[1]
     layer, of_set = (grid.ravel() for grid in np.meshgrid(np.arange(num_states), np.arange(num_sets), indexing="ij"))
     grid = ProbeGrid(layer=layer, seed=np.full_like(layer, seed), labels=of_set)
     train, dev = (LabelledRows(rows=states[split[one]], labels=labels[:, split[one]]) for one in ("train", "dev"))
-    return train_probes(train, dev, grid, np.full(num_sets, objects), settings)
+    return train_probes(train, dev, grid, np.full(num_sets, objects), ProbeSettings())
 
 
 def _predicted(probes: TrainedProbes, states: np.ndarray, labels: np.ndarray) -> np.ndarray:

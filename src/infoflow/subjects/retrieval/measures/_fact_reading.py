@@ -81,12 +81,6 @@ def logits_of(model: Model, inputs: FactInputs, times: int = 1) -> Tensor:
     return model.module(**{name: value.repeat(times, 1) for name, value in named.items()}).logits
 
 
-def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
-    """The rows in batches of at most `size`."""
-    places = np.arange(len(inputs))
-    return [inputs.take(places[start : start + size]) for start in range(0, len(inputs), size)]
-
-
 # Answers of a model under several edits of its forward pass; the blocks below an edit run once.
 
 Edits = Callable[[np.ndarray, Sequence[int]], AbstractContextManager[Any]]

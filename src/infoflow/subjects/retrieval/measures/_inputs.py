@@ -84,6 +84,11 @@ class FactInputs:
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return FactInputs(document=self.document, facts=tuple(self.facts[row] for row in rows), **arrays)
 
+    def batches(self, size: int) -> "list[FactInputs]":
+        """The rows in batches of at most `size`."""
+        places = np.arange(len(self))
+        return [self.take(places[start : start + size]) for start in range(0, len(self), size)]
+
     def queries(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """`[CLS] question [SEP]` without the passage, and the padding mask."""
         real = (self.parts != TokenPart.PAD) & (self.token_type_ids == 0)

@@ -1,14 +1,13 @@
 """Where knowledge lies: the layer from which an answer can be read, and answers without the FFN of one block."""
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isnan
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import FactWorld
@@ -21,6 +20,7 @@ from infoflow.foundation import (
     replicate_weights,
     symmetric_interval,
 )
+from infoflow.models import Model, feed_forward_outputs, load_model, module_outputs
 from infoflow.representations import HalvedClusters, TunedLens
 from infoflow.results import estimate
 
@@ -282,63 +282,39 @@ def _without_each(reader: PreTrainedModel, inputs: FactInputs) -> Iterator[tuple
     """For each block and set of tokens: log-probabilities over choices with the block's FFN replaced at the tokens."""
     parts = inputs.parts
     chosen: dict[Places, np.ndarray] = {"subject": parts == TokenPart.SUBJECT, "all": parts != TokenPart.PAD}
-    ffns = _ffns(reader)
-    means = {places: _means(reader, ffns, inputs, where) for places, where in chosen.items()}
+    model = load_model(reader)
+    ffns = feed_forward_outputs(model, model.anatomy.reads.name)
+    means = {places: _means(model, ffns, inputs, where) for places, where in chosen.items()}
     for layer, ffn in enumerate(ffns):
         for places, where in chosen.items():
-            logs = [
-                _answers_with(reader, ffn, inputs.take(rows), where[rows], means[places][layer])
-                for rows in _batches(len(inputs))
-            ]
+            mean = means[places][layer]
+            logs = [_answers_with(model, ffn, inputs.take(rows), where[rows], mean) for rows in _batches(len(inputs))]
             yield layer, places, np.concatenate(logs)
 
 
-def _answers_with(
-    reader: PreTrainedModel, ffn: nn.Module, inputs: FactInputs, where: np.ndarray, mean: Tensor
-) -> np.ndarray:
-    with _replaced(ffn, torch.from_numpy(where).to(reader.device), mean):
-        return answer_log_probabilities(reader, inputs, batch=len(inputs))
+def _answers_with(model: Model, ffn: str, inputs: FactInputs, where: np.ndarray, mean: Tensor) -> np.ndarray:
+    there = torch.from_numpy(where).to(model.device)[:, :, None]
+
+    def replaced(_: int, output: Tensor) -> Tensor:
+        return torch.where(there[:, : output.shape[1]], mean.to(output), output)  # it may lack trailing padding
+
+    with module_outputs(model, [ffn], replaced):
+        return answer_log_probabilities(model.module, inputs, batch=len(inputs))
 
 
 @torch.no_grad()
-def _means(reader: PreTrainedModel, ffns: list[nn.Module], inputs: FactInputs, where: np.ndarray) -> list[Tensor]:
+def _means(model: Model, ffns: Sequence[str], inputs: FactInputs, where: np.ndarray) -> list[Tensor]:
     """Each block's mean output (width,) over the chosen tokens."""
-    seen: dict[nn.Module, Tensor] = {}
-
-    def keep(module: nn.Module, _args: Any, output: Tensor) -> None:
-        seen[module] = output
-
-    handles = [ffn.register_forward_hook(keep) for ffn in ffns]
     sums: list[Any] = [0.0] * len(ffns)
-    try:
-        for rows in _batches(len(inputs)):
-            reader.base_model(**inputs.take(rows).tensors(reader.device))
-            kept = torch.from_numpy(where[rows]).to(reader.device)
-            sums = [total + seen[ffn][kept].double().sum(dim=0) for total, ffn in zip(sums, ffns, strict=True)]
-    finally:
-        for handle in handles:
-            handle.remove()
+    for rows in _batches(len(inputs)):
+        kept = torch.from_numpy(where[rows]).to(model.device)
+
+        def add(layer: int, output: Tensor, kept: Tensor = kept) -> None:
+            sums[layer] = sums[layer] + output[kept].double().sum(dim=0)
+
+        with module_outputs(model, ffns, add):
+            model.module.base_model(**inputs.take(rows).tensors(model.device))
     return [total / int(where.sum()) for total in sums]
-
-
-def _ffns(reader: PreTrainedModel) -> list[nn.Module]:
-    return [
-        block.get_submodule("output.dense") for block in reader.base_model.get_submodule("encoder.layer").children()
-    ]
-
-
-@contextmanager
-def _replaced(ffn: nn.Module, where: Tensor, mean: Tensor) -> Iterator[None]:
-    """Replace outputs by `mean` at the chosen tokens (row, token); the outputs may lack trailing padding."""
-
-    def instead(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
-        return torch.where(where[:, : output.shape[1], None], mean.to(output), output)
-
-    handle = ffn.register_forward_hook(instead)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def _batches(num: int) -> list[np.ndarray]:

@@ -3,10 +3,10 @@
 from infoflow.models import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1
 from infoflow.results import QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 
-from ._benchmarks import Benchmark, facts_benchmark, load_questions
+from ._benchmarks import Benchmark, facts_benchmark
 from ._benchmarks import load_benchmark as load_benchmark
+from ._bm25 import WORD_TERMS, TermStatistics, require_lexical
 from ._bm25 import LexicalIndex as LexicalIndex
-from ._bm25 import TermStatistics, require_lexical, terms_name
 from ._bm25 import bm25_scores as bm25_scores
 from ._bm25 import terms_of as terms_of
 from ._decoding import (

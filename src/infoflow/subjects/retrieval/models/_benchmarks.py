@@ -1,7 +1,6 @@
 """Passages with questions: retrieval benchmarks in their file formats."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infoflow.corpus import FactWorld, load_world, read_cells, read_lines
-from infoflow.foundation import UserError, as_written, current_display
-from infoflow.models import contains_answer
+from infoflow.foundation import UserError, current_display
 
 from ._passages import Passages
 
@@ -75,53 +73,6 @@ def facts_benchmark(world: FactWorld, edited: bool = False) -> Benchmark:
         relevant=tuple(frozenset([world.gold(fact, edited)]) for fact, _ in pairs),
         answers=tuple((world.answer(fact, edited),) for fact, _ in pairs),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredQuestion:
-    """A question with known answers but no passage."""
-
-    question: str
-    answers: tuple[str, ...]  # any of them is right
-    pattern: re.Pattern[str] | None = None  # pattern that right answers match, used instead of `answers`
-
-    def answered_by(self, passage: str) -> bool:
-        """Whether the passage contains an answer."""
-        return bool(self.pattern.search(passage)) if self.pattern else contains_answer(passage, self.answers)
-
-
-def load_questions(path: Path | str) -> list[AnsweredQuestion]:
-    """Questions with answers: `.jsonl` of `question, answers`, or `.tsv` of a question and a regular expression.
-
-    Relevance is then decided by a passage's text (`answered_by`); mention this when reporting results.
-    """
-    path = Path(path)
-    if Path(path.name.removesuffix(".gz")).suffix == ".tsv":
-        return [_by_pattern(path, number, cells) for number, cells in read_cells(path)]
-    return [_by_answers(path, number, line) for number, line in read_lines(path)]
-
-
-def _by_answers(path: Path, number: int, line: str) -> AnsweredQuestion:
-    row = _json_object(path, number, line, "question", "answers")
-    answers = row["answers"]
-    if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
-        raise UserError(
-            f"{path}, line {number}: answers must be a list of one string or more. Got {as_written(answers)}.\n"
-            'Write one answer as ["..."], and leave out questions without one.'
-        )
-    return AnsweredQuestion(str(row["question"]), tuple(answers))
-
-
-def _by_pattern(path: Path, number: int, cells: list[str]) -> AnsweredQuestion:
-    line = "\t".join(cells)
-    question, _, expression = line.partition("\t")
-    try:
-        pattern = re.compile(expression, re.IGNORECASE)
-    except re.error as error:
-        raise UserError(f"{path}, line {number}: not a regular expression ({error}). Got {line}.") from None
-    if not expression:
-        raise UserError(f"{path}, line {number}: expected a question, a tab and a regular expression. Got {line}.")
-    return AnsweredQuestion(question, (), pattern)
 
 
 def _find(folder: Path, name: str) -> Path | None:
@@ -210,16 +161,13 @@ def _passage(row: dict[str, Any]) -> dict[str, Any] | None:
 
 def _json_lines(path: Path, *keys: str) -> Iterator[dict[str, Any]]:
     for number, line in read_lines(path):
-        yield _json_object(path, number, line, *keys)
-
-
-def _json_object(path: Path, number: int, line: str, *keys: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-        _ = [row[key] for key in keys]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(f"{path}, line {number}: expected an object with {' and '.join(keys)}. Got {line}.") from None
-    return row
+        try:
+            row = json.loads(line)
+            _ = [row[key] for key in keys]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            wanted = " and ".join(keys)
+            raise UserError(f"{path}, line {number}: expected an object with {wanted}. Got {line}.") from None
+        yield row
 
 
 def _judgements(path: Path, header: bool) -> Iterator[tuple[int, tuple[str, str, float]]]:

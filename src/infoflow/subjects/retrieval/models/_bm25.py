@@ -10,13 +10,12 @@ from typing import Any, final
 
 import numpy as np
 
-from infoflow.corpus import tokenizer_digest
 from infoflow.foundation import UserError, comparable, missing_extra, words_of
 
 from ._found import Excluded, Found, best, check_search, nearest_few
 
-WORDS = "words-3"  # change the name when terms change, so that an index of other terms is refused
-"""Name of the terms from lower-cased words; terms of a tokenizer are named by its digest."""
+WORD_TERMS = "words-3"  # change the name when terms change, so that an index of other terms is refused
+"""Name of the terms of an index on disk: lower-cased words."""
 
 
 def terms_of(texts: Iterable[str], tokenizer: Any = None) -> list[list[Hashable]]:
@@ -31,11 +30,6 @@ def terms_of(texts: Iterable[str], tokenizer: Any = None) -> list[list[Hashable]
     if not given:
         return []
     return [list(ids) for ids in tokenizer(given, add_special_tokens=False, split_special_tokens=True).input_ids]
-
-
-def terms_name(tokenizer: Any = None) -> str:
-    """Name that identifies the terms of `terms_of` with this tokenizer."""
-    return WORDS if tokenizer is None else tokenizer_digest(tokenizer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +157,7 @@ class LexicalIndex:
         """
         excluded = check_search(k, len(queries), exclude)
         found = [self._search(query, k, out) for query, out in zip(queries, excluded, strict=True)]
-        return Found(
-            np.array([ids for ids, _ in found], dtype=np.int64).reshape(-1, k),
-            np.array([scores for _, scores in found], dtype=np.float64).reshape(-1, k),
-        )
+        return Found.stacked(found, k, np.float64)
 
     def _search(self, query: Sequence[Hashable], k: int, excluded: set[int]) -> tuple[np.ndarray, np.ndarray]:
         scores = self.scores(query)

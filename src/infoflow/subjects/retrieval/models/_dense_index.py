@@ -251,13 +251,12 @@ class DenseIndex:
         excluded = check_search(k, len(searched), exclude)
         # Search for k plus the most exclusions of any query, so that k remain.
         wanted = min(k + max(map(len, excluded), default=0), len(self))
-        ids = np.full((len(searched), k), -1, dtype=np.int64)
-        scores = np.full((len(searched), k), -np.inf, dtype=searched.numpy().dtype)
+        rows = list[tuple[np.ndarray, np.ndarray]]()
         for start in range(0, len(searched), _QUERIES):
-            part = searched[start : start + _QUERIES]
-            for row, (places, values) in enumerate(self._candidates(part, wanted), start=start):
-                ids[row], scores[row] = best(places, values, k, excluded[row])
-        return Found(ids, scores)
+            part = slice(start, start + _QUERIES)
+            near = self._candidates(searched[part], wanted)
+            rows += [best(*pair, k, out) for pair, out in zip(near, excluded[part], strict=True)]
+        return Found.stacked(rows, k, searched.numpy().dtype)
 
     def _candidates(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Ids and scores for each query, unordered: at least the best `wanted`; if approximate, the candidates."""

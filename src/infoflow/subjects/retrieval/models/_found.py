@@ -18,6 +18,12 @@ class Found(NamedTuple):
     ids: np.ndarray  # int64 (query, k)
     scores: np.ndarray  # float (query, k)
 
+    @classmethod
+    def stacked(cls, rows: Sequence[tuple[np.ndarray, np.ndarray]], k: int, dtype: Any) -> "Found":
+        """From the ids and scores (k,) of each query, as `best` returns them."""
+        ids = np.array([ids for ids, _ in rows], dtype=np.int64).reshape(-1, k)
+        return cls(ids, np.array([scores for _, scores in rows], dtype=dtype).reshape(-1, k))
+
 
 @runtime_checkable
 class Searches(Protocol):

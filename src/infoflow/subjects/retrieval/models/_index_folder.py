@@ -125,17 +125,12 @@ def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]
     return {"approximate": {"kind": index.backend.name, **asdict(index.backend)}, "recall": recall._asdict()}
 
 
-def load_index(
-    folder: Path | str, passages: Passages, encoder: str | None = None, *, stale_ok: bool = False
-) -> StoredIndex:
-    """The index in a folder, checked to be complete and made from these passages by this encoder (None: any).
-
-    `stale_ok` accepts an index of an older encoder, for studies of staleness.
-    """
+def load_index(folder: Path | str, passages: Passages, encoder: str | None = None) -> StoredIndex:
+    """The index in a folder, checked to be complete and made from these passages by this encoder (None: any)."""
     folder = Path(folder)
     about = _read(folder)
     _check_source(folder, "other passages", about.store, passages.digest)
-    if encoder is not None and not stale_ok:
+    if encoder is not None:
         what = _ENCODED_BY if about.kind == "dense" else "other terms, from another tokenizer or version of infoflow"
         _check_source(folder, what, about.encoder, encoder)
     for name, wanted in about.files.items():
@@ -241,8 +236,7 @@ def merged(found: Sequence[Found], k: int) -> Found:
     """The k best results of all shards for each query."""
     ids, scores = (np.concatenate(column, axis=1) for column in zip(*found, strict=True))
     rows = [best(*row, k, set()) for row in zip(ids, scores, strict=True)]
-    kept = np.array([row for row, _ in rows], dtype=np.int64).reshape(-1, k)
-    return Found(kept, np.array([values for _, values in rows], dtype=scores.dtype).reshape(-1, k))
+    return Found.stacked(rows, k, scores.dtype)
 
 
 # Shards of an index over the processes of a group: every query goes to all of them.

@@ -15,7 +15,7 @@ from infoflow.models import evaluating, pad_rows
 
 from ._bm25 import LexicalIndex
 from ._dense_index import Backend, DenseIndex
-from ._found import Excluded, Found
+from ._found import Excluded, Found, best
 from ._passages import Passages
 from ._retriever import Tower
 
@@ -52,11 +52,11 @@ def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_
     wanted = k
     while True:
         found = search(min(wanted, len(text_keys)), exclude)
-        rows = [_distinct(ids, scores, k, text_keys) for ids, scores in zip(*found, strict=True)]
-        full = all(len(ids) == k for ids, _ in rows)
+        rows = [best(*_distinct(*row, text_keys), k, set()) for row in zip(*found, strict=True)]
+        full = all((ids != NULL).all() for ids, _ in rows)
         exhausted = wanted >= len(text_keys) or bool((found.ids == NULL).any(axis=1).all())
         if full or exhausted:
-            return _padded(rows, k, found.scores.dtype)
+            return Found.stacked(rows, k, found.scores.dtype)
         wanted *= 2
 
 
@@ -68,20 +68,13 @@ def without_excluded(ids: np.ndarray, exclude: Sequence[Collection[int]]) -> np.
     )
 
 
-def _distinct(ids: np.ndarray, scores: np.ndarray, k: int, text_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct(ids: np.ndarray, scores: np.ndarray, text_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The found passages without copies of better ones."""
     there = ids != NULL
     ids, scores = ids[there], scores[there]
     # Results are sorted by falling score, then rising id: the first of equal texts is kept.
     _, first = np.unique(text_keys[ids], return_index=True)
-    kept = np.sort(first)[:k]
-    return ids[kept], scores[kept]
-
-
-def _padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], k: int, dtype: np.dtype) -> Found:
-    ids, scores = np.full((len(rows), k), NULL, dtype=np.int64), np.full((len(rows), k), -np.inf, dtype=dtype)
-    for row, (found, values) in enumerate(rows):
-        ids[row, : len(found)], scores[row, : len(found)] = found, values
-    return Found(ids, scores)
+    return ids[first], scores[first]
 
 
 # A library: passages as a model's tokens, and the indexes over them.
@@ -179,6 +172,11 @@ class Library:
     def lexical(self) -> LexicalIndex:
         """BM25 over the tokens of the bodies."""
         return LexicalIndex([body.tolist() for body in self._bodies])
+
+    def words(self, input_ids: Tensor) -> list[np.ndarray]:
+        """Each query's tokens without special ones, as BM25 needs them."""
+        special = self.vocabulary.is_special
+        return [row[~special[row]] for row in input_ids.cpu().numpy()]
 
     def by_words(self, queries: Sequence[np.ndarray], k: int, exclude: Excluded) -> Found:
         """The k best passages for each query (tokens without special ones) by BM25."""

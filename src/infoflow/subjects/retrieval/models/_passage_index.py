@@ -17,7 +17,7 @@ from infoflow.foundation import UserError, check_own_folder, stream
 from infoflow.models import pad_rows, unreadable, without_remarks
 
 from ._benchmarks import is_benchmark, load_benchmark
-from ._bm25 import LexicalIndex, TermStatistics, require_lexical, terms_name, terms_of
+from ._bm25 import WORD_TERMS, LexicalIndex, TermStatistics, require_lexical, terms_of
 from ._dense_index import Backend, DenseIndex, faiss_library
 from ._found import Found, Searches
 from ._index_folder import (
@@ -159,7 +159,7 @@ def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> 
 
 def terms_of_store(passages: Passages) -> str:
     """Name of the terms of a store's index; for a shard, including the digest of the whole store."""
-    return terms_name() if passages.shard is None else f"{terms_name()} of {passages.shard.whole}"
+    return WORD_TERMS if passages.shard is None else f"{WORD_TERMS} of {passages.shard.whole}"
 
 
 def load_retriever(folder: Path) -> tuple[Retriever, Any]:

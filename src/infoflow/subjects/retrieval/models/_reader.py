@@ -23,12 +23,28 @@ _NULL_LOGIT = -2.0
 """Initial logit of the null passage. With 0, it would take half of the early gradient, and .19 after 2,000 updates."""
 
 
+_ONE_MORE = ((0, 0), (0, 1))  # one column after the last
+
+
 class Candidates(NamedTuple):
     """The candidates of a batch of queries; the last one is the null passage."""
 
     ids: np.ndarray  # int64 (query, candidate)
     there: np.ndarray  # bool (query, candidate)
     scores: np.ndarray  # float (query, candidate): scores from the source, 0 if it has none
+
+    @classmethod
+    def of(cls, ids: np.ndarray, scores: np.ndarray, null_only: np.ndarray) -> "Candidates":
+        """Found passages with their scores (query, passage), and the null passage; −1 marks a missing passage.
+
+        Queries in `null_only`, bool (query,), read none of the others.
+        """
+        there = (ids != NULL) & ~null_only[:, None]
+        return cls(
+            ids=np.pad(np.where(there, ids, NULL), _ONE_MORE, constant_values=NULL),
+            there=np.pad(there, _ONE_MORE, constant_values=True),
+            scores=np.pad(np.where(there, scores, 0.0), _ONE_MORE),
+        )
 
 
 @final
@@ -129,13 +145,7 @@ class RetrievalModel(PreTrainedModel):
             ids, scores = self._searched(input_ids, attention_mask, k, exclude)
         if scores.shape != ids.shape:
             scores = np.zeros(ids.shape)
-        there = (ids != NULL) & ~null_only[:, None]
-        null = np.full((num, 1), NULL)
-        return Candidates(
-            ids=np.concatenate([np.where(there, ids, NULL), null], axis=1),
-            there=np.concatenate([there, np.ones((num, 1), dtype=bool)], axis=1),
-            scores=np.concatenate([np.where(there, scores, 0.0), np.zeros((num, 1))], axis=1),
-        )
+        return Candidates.of(ids, scores, null_only)
 
     def drawn(self, draws: np.ndarray, gold: np.ndarray, exclude: Sequence[Sequence[int]] | None = None) -> np.ndarray:
         """A random passage for each query among those that neither answer it nor are excluded; −1 if there is none."""
@@ -155,8 +165,7 @@ class RetrievalModel(PreTrainedModel):
     ) -> tuple[np.ndarray, np.ndarray]:
         library = needed_library(self)
         if self.source == "bm25":
-            special = library.vocabulary.is_special
-            found = library.by_words([row[~special[row]] for row in input_ids.cpu().numpy()], k, exclude)
+            found = library.by_words(library.words(input_ids), k, exclude)
         else:
             assert self.retriever is not None
             if library.dense is None:

@@ -103,24 +103,15 @@ def fixed_choice(
     """
     if negatives < 1:
         raise UserError(f"Fixed candidates need at least 1 passage in addition to the right one. Got {negatives}.")
-    null = np.full((len(input_ids), 1), NULL)
     if model.source == "none" or null_only.all():
-        return Candidates(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
+        nothing = np.empty((len(input_ids), 0))
+        return Candidates.of(nothing.astype(np.int64), nothing, null_only)
     library = needed_library(model)
-    special = library.vocabulary.is_special
-    gold = without_excluded(gold, exclude)
-    words = [row[~special[row]] for row in input_ids.cpu().numpy()]
+    gold, words = without_excluded(gold, exclude), library.words(input_ids)
     out = [[*own, *([right] if right != NULL else [])] for own, right in zip(exclude, gold.tolist(), strict=True)]
     others = library.by_words(words, negatives, out).ids
     ids = np.concatenate([gold[:, None], others], axis=1)
-    there = (ids != NULL) & ~null_only[:, None]
-    ids = np.where(there, ids, NULL)
-    scores = np.where(there, _scores(model, library, input_ids, attention_mask, words, ids), 0.0)
-    return Candidates(
-        ids=np.concatenate([ids, null], axis=1),
-        there=np.concatenate([there, np.ones_like(null, dtype=bool)], axis=1),
-        scores=np.concatenate([scores, np.zeros(null.shape)], axis=1),
-    )
+    return Candidates.of(ids, _scores(model, library, input_ids, attention_mask, words, ids), null_only)
 
 
 def _scores(

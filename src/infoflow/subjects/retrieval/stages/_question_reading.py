@@ -15,6 +15,7 @@ from infoflow.models import pad_rows
 from infoflow.objectives import UNSUPERVISED
 from infoflow.results import RETRIEVAL_SCORES
 
+from ..measures._answers import reading_from
 from ..models import (
     NULL,
     Candidates,
@@ -138,8 +139,7 @@ class QuestionReading:
 
 def ranked_by_words(masked: MaskedQuestions, library: Library) -> np.ndarray:
     """The passages of each question ranked by BM25, best first."""
-    special = library.vocabulary.is_special
-    words = [row[~special[row]] for row in masked.ids.cpu().numpy()]
+    words = library.words(masked.ids)
     return library.by_words(words, min(DEPTH, len(library)), [()] * len(words)).ids
 
 
@@ -206,12 +206,8 @@ class TextScores:
 
     def table(self) -> pd.DataFrame:
         """All rows, without key columns."""
-        had = self.model.passage_library
-        self.model.passage_library = self._library
-        try:
+        with reading_from(self.model, self._library):
             parts = [frame for given, groups in self._parts() for frame in self._of(given, groups)]
-        finally:
-            self.model.passage_library = had
         return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
 
     def _parts(self) -> Iterator[tuple[_Questions, dict[str, np.ndarray]]]:
