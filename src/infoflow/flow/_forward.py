@@ -37,12 +37,27 @@ def cut_to_budget(
     return found
 
 
+def read_whole(model: Model, tokens: int, options: PassOptions) -> bool:
+    """Whether the attention of a text of `tokens` tokens may be in memory at once, for all layers and heads."""
+    heads = sum(attention.num_heads for attention in model.anatomy.attentions())
+    return tokens <= _NOT_LONG or attention_size(heads, tokens) <= _WHOLE * options.attention_bytes
+
+
+def left_out_texts(names: str, model: Model, texts: int, tokens: int) -> str:
+    """What a user reads about texts that are not read whole; the shortest of them has `tokens` tokens."""
+    leave, noun = "leave" if ", " in names else "leaves", "texts" if texts > 1 else "text"
+    return (
+        f"{names} of {model.name} {leave} out {texts:,} {noun} of {tokens:,} or more tokens, whose whole attention "
+        "would take too much memory: raise analysis.attention_bytes to include them."
+    )
+
+
 def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:
     """Number of queries whose attention is read at a time in a text of `tokens` tokens; None: all."""
     heads = [attention.num_heads for attention in model.anatomy.attentions()]
-    size = attention_size(sum(heads), tokens)
-    if tokens <= _NOT_LONG or size <= _WHOLE * options.attention_bytes:
+    if read_whole(model, tokens, options):
         return None
+    size = attention_size(sum(heads), tokens)
     if any(attention.own for attention in model.anatomy.attentions()):
         raise UserError(
             f"{model.name} computes attention in its own code, for all tokens at once: {size:,} bytes for a text of "

@@ -202,6 +202,10 @@ class Intervention(AbstractMeasure):
     Under `torchrun` every process runs it in full; with shards it runs when they are merged.
     """
 
+    whole_attention: ClassVar[bool] = False
+    """Whether it holds the attention of a whole text, so that it leaves out texts whose attention is far larger than
+    `PassOptions.attention_bytes`."""
+
     @abstractmethod
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         """The table's rows for the model and corpus of `reader`."""

@@ -17,7 +17,7 @@ from infoflow.foundation import Progress, current_display
 from infoflow.models import AttentionCall, Model, Tap, tap
 from infoflow.objectives import AbstractObjective
 
-from ._forward import check_finite, cut_to_budget, forward, query_block
+from ._forward import check_finite, cut_to_budget, forward, left_out_texts, query_block
 from ._measure import (
     AbstractMeasure,
     AttentionByBlocks,
@@ -203,11 +203,8 @@ class Pass:
         whole = [m.name for m in self.streaming if "attention" in m.needs and not isinstance(m, AttentionByBlocks)]
         if long and whole:
             texts, names = len(np.unique(np.concatenate(long))), ", ".join(dict.fromkeys(whole))
-            current_display().warn(
-                f"{names} of {self.model.name} leave out {texts:,} {'texts' if texts > 1 else 'text'} of "
-                f"{min(map(self.reader.longest, long)):,} or more tokens, whose whole attention would take too much "
-                "memory: raise analysis.attention_bytes to include them."
-            )
+            least = min(map(self.reader.longest, long))
+            current_display().warn(left_out_texts(names, self.model, texts, least))
 
     def _rows_with_noise(self, draw: int) -> np.ndarray:
         rows = self.reader.rows

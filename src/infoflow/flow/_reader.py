@@ -2,6 +2,7 @@
 
 # B sentence, T token
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -215,6 +216,12 @@ class Reader:
         """Rows of sentences with tokens, in an order that depends only on their texts (`Corpus.content_ids`)."""
         rows = np.flatnonzero(self._shorter > 0)
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
+
+    def of_rows(self, rows: np.ndarray) -> "Reader":
+        """The same reader with these `rows` alone; counts and ranks stay those of the corpus."""
+        copied = copy.copy(self)
+        copied.rows = rows
+        return copied
 
     def replaced(self, rows: np.ndarray, draw: int) -> np.ndarray:
         """The rows in which this pass of training noise replaces a token to predict with another token of text."""

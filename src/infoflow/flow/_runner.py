@@ -18,6 +18,7 @@ from infoflow.models import Model, load_model
 from infoflow.results import Column, Table
 
 from ._distributed import exchange, processes
+from ._forward import left_out_texts, read_whole
 from ._measure import (
     AbstractMeasure,
     Failure,
@@ -31,6 +32,7 @@ from ._measure import (
     check_measures,
 )
 from ._pass import Pass, SampleKey
+from ._reader import Reader
 from ._sample import Regime, SampleRequest, TokenSample
 
 Measures = Sequence[AbstractMeasure] | AbstractMeasure
@@ -177,6 +179,22 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
     return kept
 
 
+def _readable(each: Intervention, run: Pass) -> Reader:
+    """The pass's reader, without the texts that are too long for this measure."""
+    rows = run.reader.rows
+    if not each.whole_attention:
+        return run.reader
+    lengths = np.array([run.reader.longest(rows[[index]]) for index in range(len(rows))])
+    fits = np.array([read_whole(run.model, int(length), run.options) for length in lengths], dtype=bool)
+    if fits.all():
+        return run.reader
+    message = left_out_texts(each.name, run.model, int((~fits).sum()), int(lengths[~fits].min()))
+    if not fits.any():
+        raise NothingToRead(message)
+    current_display().warn(message)
+    return run.reader.of_rows(rows[fits])
+
+
 def finish(
     run: Pass, measures: Sequence[AbstractMeasure], failures: Failures, share: tuple[int, int] = (0, 1)
 ) -> Measured:
@@ -194,7 +212,7 @@ def finish(
             return [each.compute(serve(key, each.request)) for key in samples if key[1] == each.regime]
         if isinstance(each, Intervention):
             try:
-                return [each.run(run.reader, run.options)]
+                return [each.run(_readable(each, run), run.options)]
             except NothingToRead as reason:
                 if not failures.keep_going:
                     raise

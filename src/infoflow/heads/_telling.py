@@ -133,6 +133,7 @@ class TellingSentences(Intervention):
     """
 
     table: ClassVar[TableSchema] = HEAD_EXAMPLES
+    whole_attention: ClassVar[bool] = True
 
     def __init__(self, sentences: int = 6, pool: int = 96, shortest: int = 7, longest: int = 13) -> None:
         self.sentences, self.pool, self.shortest, self.longest = sentences, pool, shortest, longest

@@ -70,8 +70,13 @@ def _tapped_attention(
     if _QUERY_BLOCK.get() is None:
         call = attended(whole)
         return call.context().transpose(1, 2).contiguous(), call.weights
-    contexts = [attended(block).context() for block in _blocks(whole, attention_mask)]
-    return torch.cat(contexts, dim=2).transpose(1, 2).contiguous(), query.new_empty(0)
+    batch, heads, _, width = whole.value.shape
+    # One tensor from the start: small results kept between large temporary ones fragment memory, by gigabytes.
+    contexts_BTHd = whole.value.new_empty(batch, whole.num_queries, heads, width)
+    for block in _blocks(whole, attention_mask):
+        context = attended(block).context()
+        contexts_BTHd[:, block.start : block.start + context.shape[2]] = context.transpose(1, 2)
+    return contexts_BTHd, query.new_empty(0)
 
 
 def _blocks(whole: AttentionCall, mask: "Tensor | _MaskByRows | None") -> Iterator[AttentionCall]:

@@ -232,6 +232,7 @@ class Relevance(Intervention):
     """
 
     table: ClassVar[TableSchema] = HEAD_RELEVANCE
+    whole_attention: ClassVar[bool] = True
 
     def __init__(
         self,
