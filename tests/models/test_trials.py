@@ -98,7 +98,7 @@ def _unrecorded(module):
 
 def test_every_tested_family_pads_and_attends_only(model):
     assert model.pads
-    assert model.anatomy.beside_attention() is None
+    assert model.anatomy.outside_attention() is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16])
