@@ -54,9 +54,9 @@ def left_out_texts(names: str, model: Model, texts: int, tokens: int) -> str:
 
 def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:
     """Number of queries whose attention is read at a time in a text of `tokens` tokens; None: all."""
-    heads = [attention.num_heads for attention in model.anatomy.attentions()]
     if read_whole(model, tokens, options):
         return None
+    heads = [attention.num_heads for attention in model.anatomy.attentions()]
     size = attention_size(sum(heads), tokens)
     if any(attention.own for attention in model.anatomy.attentions()):
         raise UserError(

@@ -182,12 +182,10 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
 def _readable(each: Intervention, run: Pass) -> Reader:
     """The pass's reader, without the texts that are too long for this measure."""
     rows = run.reader.rows
-    if not each.whole_attention:
+    lengths = run.reader.lengths(rows)
+    if not each.whole_attention or read_whole(run.model, int(lengths.max(initial=0)), run.options):
         return run.reader
-    lengths = np.array([run.reader.longest(rows[[index]]) for index in range(len(rows))])
-    fits = np.array([read_whole(run.model, int(length), run.options) for length in lengths], dtype=bool)
-    if fits.all():
-        return run.reader
+    fits = np.array([read_whole(run.model, length, run.options) for length in lengths.tolist()])
     message = left_out_texts(each.name, run.model, int((~fits).sum()), int(lengths[~fits].min()))
     if not fits.any():
         raise NothingToRead(message)
