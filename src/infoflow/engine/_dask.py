@@ -300,13 +300,11 @@ class DaskEngine:
             run.next_note = now + _AGAIN
             count = len(run.stages) - len(run.endings)
             what = "1 stage waits" if count == 1 else f"{count} stages wait"
-            requested = sorted(
-                {name for stage in run.stages if stage.key not in run.endings for name in stage.resources}
-            )
-            which = f" (some need {', '.join(requested)})" if requested else ""
+            needed = sorted({name for stage in run.stages if stage.key not in run.endings for name in stage.resources})
+            which = f" (some need {', '.join(needed)})" if needed else ""
             why = "there is no worker"
             if somebody:
-                why = "no worker has the resources" if requested else "the workers have started none yet"
+                why = "no worker has the resources" if needed else "the workers have started none yet"
             run.on_event(
                 Event(kind="note", text=f"{what}, and {why}{which}. {self._place.missing_worker(self._notes.folder)}")
             )

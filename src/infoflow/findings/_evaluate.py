@@ -121,15 +121,15 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding]) -> I
     """The rows of `evaluate` with all their conditions."""
     chosen = list(findings)
     read = dict.fromkeys(table for finding in chosen for table in finding.tables)
-    given = external_models(tables)
+    external = external_models(tables)
     group = cache(partial(group_of_external, tables, tuple(read)))  # cached, since all claims share these few models
     for index, models in enumerate(model_groups(tables, read)):
         why_not = cache(partial(shortfall, models))
         for finding in chosen:
-            if not given or finding.given is None:
+            if not external or finding.given is None:
                 yield _judged(finding, models, why_not)
             elif index == 0:
-                yield from (_judged_on(finding, one, group) for one in given)
+                yield from (_judged_on(finding, one, group) for one in external)
 
 
 _NO_INTERVAL = "these numbers come from one seed, without a bootstrap over sentences, so they have no interval"

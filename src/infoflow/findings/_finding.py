@@ -130,10 +130,8 @@ class Outcome:
 
 def _bound_text(reach: tuple[float, float]) -> str:
     """On which side of the bound the truth may lie."""
-    sides_of = {"lower": reach[0], "higher": reach[1]}
-    sides = [
-        f"{way}{'' if np.isnan(part) else f' by up to {short(part)}'}" for way, part in sides_of.items() if part != 0
-    ]
+    ends = {"lower": reach[0], "higher": reach[1]}
+    sides = [f"{end}{'' if np.isnan(part) else f' by up to {short(part)}'}" for end, part in ends.items() if part != 0]
     return (
         f"the truth may lie {' or '.join(sides)}: it is only a bound, since a change behind it began before the first "
         "checkpoint, was not over at the last, or has too few checkpoints around it"

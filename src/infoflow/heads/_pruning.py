@@ -92,9 +92,9 @@ def silence(model: Model, module: torch.nn.Module, heads: Iterable[tuple[str, st
     outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
     with torch.no_grad():
         for *site, head in heads:
-            for parameters in outputs[tuple(site)].head(head):
-                weight = module.get_parameter(parameters.parameter)
-                weight[parameters.mask(weight).to(weight.device)] = 0.0
+            for one in outputs[tuple(site)].head(head):
+                weight = module.get_parameter(one.parameter)
+                weight[one.mask(weight).to(weight.device)] = 0.0
 
 
 def _checked(model: Model, module: torch.nn.Module, chosen: frozenset) -> Model:

@@ -45,8 +45,8 @@ def transplant(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> Model
     module = copy.deepcopy(fresh.module)
     with torch.no_grad():
         for target, source in places.items():
-            parameter_slices = zip(head_slices(fresh, [target]), head_slices(donor, [source]), strict=True)
-            for into, out_of in parameter_slices:
+            pairs = zip(head_slices(fresh, [target]), head_slices(donor, [source]), strict=True)
+            for into, out_of in pairs:
                 given = donor.module.get_parameter(out_of.parameter)
                 _put(into, module.get_parameter(into.parameter), out_of.take(given))
     return replace(fresh, module=module)

@@ -153,9 +153,7 @@ class Electra(AbstractObjective):
         text = self._sampled(batch, chosen, logits, batch.noise)
         replaced = ["replaced" if changed else "original" for changed in (text != batch["clean"]).flatten().tolist()]
         if self.selected_only:
-            replaced = [
-                one if is_chosen else NO_TARGET for one, is_chosen in zip(replaced, chosen[0].tolist(), strict=True)
-            ]
+            replaced = [one if picked else NO_TARGET for one, picked in zip(replaced, chosen[0].tolist(), strict=True)]
         return Shown(
             inputs={"generator": tokens_of(batch.input_ids, names), "discriminator": tokens_of(text, names)},
             targets={"generator": tokens_of(batch.labels, names), REPLACED: replaced},

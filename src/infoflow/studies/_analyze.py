@@ -263,7 +263,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
     for name in ("names", "chat", "where", "lines"):
         if _is_default(options, name):
             del plan["options"][name]  # plans of versions without this entry
-    names = ", ".join(given.name for given in external_models(sources, options) if given.trained)
+    names = ", ".join(one.name for one in external_models(sources, options) if one.trained)
     if is_first():
         tables_of = _tables_of(plan)
         if before and before.get("tables_of", _tables_of(before.get("plan"))) != tables_of:

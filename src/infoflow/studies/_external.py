@@ -164,7 +164,7 @@ def external_models(sources: Sequence[str], options: AnalyzeOptions) -> list[Ext
 
 
 def distinct_names(sources: Sequence[str], anonymous: bool = False, given_names: Sequence[str] = ()) -> list[str]:
-    """The models' names: `given`, or `model_name_of` each, with as many parts as are needed to tell models apart.
+    """The models' names: `given_names`, or `model_name_of` each, with as many parts as are needed to tell models apart.
 
     With `anonymous`, local models are numbered instead, unless names are given.
     """

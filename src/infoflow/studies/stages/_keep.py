@@ -215,13 +215,11 @@ def check_budget(models: StudyModels) -> None:
         return
     count = len(plan.steps(kept[0][1]))
     fitting = bisect(range(1, _MOST + 1), plan.budget * 1e9, key=lambda k: size(partial(_log, k)))
-    advice = (
-        f'checkpoints.schedule = "log:{fitting}" fits; or' if fitting else "Even the first and the last do not fit:"
-    )
+    hint = f'checkpoints.schedule = "log:{fitting}" fits; or' if fitting else "Even the first and the last do not fit:"
     share = f"for each of {len(kept)} training runs" if len(kept) > 1 else "for one training run"
     raise UserError(
         f"checkpoints.budget must cover all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
-        f"{plan.budget:g} GB. {advice} raise the budget."
+        f"{plan.budget:g} GB. {hint} raise the budget."
     )
 
 

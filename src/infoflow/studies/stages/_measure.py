@@ -214,7 +214,7 @@ class MeasureExternal(AbstractMeasureStage):
 
     guess = 1.0
     bench: ResultCache
-    given: ExternalModel
+    external: ExternalModel
     options: AnalyzeOptions
     passes: PassOptions
     corpus: Corpus
@@ -248,7 +248,7 @@ class MeasureExternal(AbstractMeasureStage):
         stage = cls(
             subject=external.subject(model),
             bench=bench,
-            given=external,
+            external=external,
             options=options,
             passes=passes,
             corpus=corpus,
@@ -267,7 +267,7 @@ class MeasureExternal(AbstractMeasureStage):
 
     @cached_property
     def model(self) -> Model:
-        return self.given.load(self.options)
+        return self.external.load(self.options)
 
     def release(self) -> None:
         self.__dict__.pop("model", None)
@@ -336,7 +336,7 @@ class MeasureExternal(AbstractMeasureStage):
         shards = shards_in(self.bench.path(SHARDS, self.pass_key))
         if not shards:
             raise UserError(
-                f"No shard matches {self.given.name} with this corpus and these settings. The model, the corpus "
+                f"No shard matches {self.external.name} with this corpus and these settings. The model, the corpus "
                 "or infoflow has changed: run the shards again."
             )
         folder = self.fresh_samples_folder()

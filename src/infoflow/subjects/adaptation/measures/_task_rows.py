@@ -43,7 +43,7 @@ class TaskRows:
     def __init__(
         self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **fields: Sequence[np.ndarray] | np.ndarray
     ) -> None:
-        """`ids` are `Corpus.ids`; `asked` are targets by their name in a batch, one per example or one per token."""
+        """`ids` are `Corpus.ids`; `fields` are targets by their name in a batch, one per example or one per token."""
         self._tokens, self._fields = tokens, fields
         self.sentence_ids: np.ndarray = ids
         self.lengths: np.ndarray = np.array([len(one.ids) for one in tokens], dtype=np.int64)

@@ -164,7 +164,7 @@ WEIGHT_CHANGE = TableSchema(
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
     part: str
-    parameters: tuple[ParameterSlice, ...]
+    slices: tuple[ParameterSlice, ...]
     stack: str = ""
     kind: str = ""
     layer: int = _NONE
@@ -251,13 +251,13 @@ def _parts(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
     for name, found in where.items():
         stack, kind, layer = next(iter(found)) if len(found) == 1 else ("", "", _NONE)
         piece = ParameterSlice(parameter=name)
-        yield _Part(part=name, parameters=(piece,), stack=stack, kind=kind, layer=layer)
+        yield _Part(part=name, slices=(piece,), stack=stack, kind=kind, layer=layer)
         if layer != _NONE:
             blocks.setdefault((stack, layer), []).append(piece)
     yield from _heads(model, weights)
     for (stack, layer), pieces in blocks.items():
-        yield _Part(part=BLOCK, parameters=tuple(pieces), stack=stack, layer=layer)
-    yield _Part(part=ALL, parameters=tuple(ParameterSlice(parameter=name) for name in weights))
+        yield _Part(part=BLOCK, slices=tuple(pieces), stack=stack, layer=layer)
+    yield _Part(part=ALL, slices=tuple(ParameterSlice(parameter=name) for name in weights))
 
 
 def _heads(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
@@ -276,17 +276,15 @@ def _heads(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
                 if projection is not None
             ]
             if all(piece.parameter in weights for piece in pieces):
-                yield _Part(
-                    part=HEAD, parameters=tuple(pieces), stack=one.stack, kind=one.kind, layer=one.layer, head=head
-                )
+                yield _Part(part=HEAD, slices=tuple(pieces), stack=one.stack, kind=one.kind, layer=one.layer, head=head)
 
 
 def _distances(part: _Part, weights: dict[str, Tensor], others: dict[str, dict[str, Tensor]]) -> dict[str, float]:
-    now = _taken(part.parameters, weights)
+    now = _taken(part.slices, weights)
     square = _dot(now, now)
     numbers = {"norm": square**0.5}
     for name, other in others.items():
-        then = _taken(part.parameters, other)
+        then = _taken(part.slices, other)
         of_other, both = _dot(then, then) ** 0.5, (square * _dot(then, then)) ** 0.5
         distance = sum(float((a - b).double().square().sum()) for a, b in zip(now, then, strict=True)) ** 0.5
         found = {
@@ -298,8 +296,8 @@ def _distances(part: _Part, weights: dict[str, Tensor], others: dict[str, dict[s
     return numbers
 
 
-def _taken(parameters: Sequence[ParameterSlice], weights: dict[str, Tensor]) -> list[Tensor]:
-    return [piece.take(weights[piece.parameter]) for piece in parameters]
+def _taken(slices: Sequence[ParameterSlice], weights: dict[str, Tensor]) -> list[Tensor]:
+    return [piece.take(weights[piece.parameter]) for piece in slices]
 
 
 def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
@@ -308,11 +306,11 @@ def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
 
 def _rank_of_change(part: _Part, weights: dict[str, Tensor], ranks: dict[str, float]) -> float:
     if part.part != HEAD:
-        return float(np.mean([ranks[piece.parameter] for piece in part.parameters]))
+        return float(np.mean([ranks[piece.parameter] for piece in part.slices]))
     # The slice of a projection has the head's width along the dimension in which it is cut.
-    slices = [
+    matrices = [
         matrix if piece.dim == 0 else matrix.T
-        for piece, matrix in zip(part.parameters, _taken(part.parameters, weights), strict=True)
+        for piece, matrix in zip(part.slices, _taken(part.slices, weights), strict=True)
     ]
-    widths = {matrix.shape[1] for matrix in slices}
-    return effective_rank(torch.cat(slices)) if len(widths) == 1 else float("nan")
+    widths = {matrix.shape[1] for matrix in matrices}
+    return effective_rank(torch.cat(matrices)) if len(widths) == 1 else float("nan")

@@ -79,7 +79,7 @@ class ProbeGrid:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LabelledRows:
-    """Inputs of examples in all layers, and their labels in each set: 0..C−1, or `NOT_ASKED`."""
+    """Inputs of examples in all layers, and their labels in each set: 0..C−1, or `NO_ANSWER`."""
 
     rows: InputRows
     labels: Int[np.ndarray, "set example"]

@@ -32,7 +32,7 @@ class ExampleTypes:
 class ControlLabels:
     """A control task: a label for every type, and thereby for every example."""
 
-    label_of: Int[np.ndarray, " type"]  # `NOT_ASKED` for a type whose examples keep their own labels
+    label_of: Int[np.ndarray, " type"]  # `NO_ANSWER` for a type whose examples keep their own labels
     of: Mapping[str, Int[np.ndarray, " example"]]  # labels by part
 
 

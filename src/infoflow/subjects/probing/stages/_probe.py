@@ -166,16 +166,18 @@ def _scored(
     trained = []
     every = external_models(sources, options)
     with current_display().progress("Scoring pairs", len(every)) as progress:
-        for given in every:
-            model = given.load(options)
+        for external in every:
+            model = external.load(options)
             tables = measures.bert_score_tables(model, pairs, **how) | {
                 GIVEN_SCORES.name: external_scores(model, corpus)
             }
-            subject = given.subject(model)
+            subject = external.subject(model)
             for name, frame in tables.items():
-                if name != measures.BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
+                if (
+                    name != measures.BERT_SCORE_PAIRS.name or external.trained
+                ):  # random weights: single pairs say nothing
                     frames.setdefault(name, []).append(frame.assign(**subject.keys()))
-            if given.trained:
+            if external.trained:
                 parameters = sum(one.numel() for one in model.module.parameters())
                 trained.append(described_model(subject, parameters))
             progress.advance(1)

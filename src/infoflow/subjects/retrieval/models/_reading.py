@@ -53,7 +53,7 @@ class AbstractReading(ABC):
     ) -> tuple[Float[Tensor, "answer word"], Int[Tensor, " answer"], Int[Tensor, " answer"]]:
         """Log-probabilities of all words at every target of every pair, with the indices of pair and target.
 
-        `asked` marks the masks; `targets` are those of the same pairs.
+        `chosen` marks the masks; `targets` are those of the same pairs.
         """
 
 
