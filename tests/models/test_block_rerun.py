@@ -101,30 +101,6 @@ def test_edits_do_not_see_each_other(model, rows):
             assert torch.equal(both.kept, alone.kept)
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_blocks_of_queries_change_nothing(models, rows, side):
-    model = models("llama")
-    inputs, mask, _ = batch(model, rows, side)
-    token, sizes = mask.argmax(dim=1) + torch.tensor(TARGETS), []
-
-    def edit(call):
-        sizes.append(call.weights.shape[2])
-        return without_token(call, token)
-
-    def run():
-        return model.module(**inputs)
-
-    with torch.no_grad():
-        whole = rerun_blocks(model, "decoder", [edit], run)
-        sizes.clear()
-        parts = rerun_blocks(model, "decoder", [edit], run, query_block=2)
-    assert max(sizes) == 2
-    real = mask.bool()
-    for one, other in zip(parts, whole, strict=True):
-        torch.testing.assert_close(one.kept[real], other.kept[real])
-        torch.testing.assert_close(one.edited[0][real], other.edited[0][real])
-
-
 def test_a_sentence_of_one_token_stays_finite(model):
     inputs, *_ = batch(model, [[5], [5, 6, 7]], "right")
     for block in rerun(model, model.anatomy.stacks[0].name, inputs, torch.tensor([0, 1])):

@@ -198,9 +198,7 @@ class BlockUpdates:
     """Updates of the same block in other models, on the same input."""
 
 
-def rerun_blocks(
-    model: Model, stack: str, edits: Sequence[Edit], forward: Callable[[], Any], query_block: int | None = None
-) -> list[BlockRerun]:
+def rerun_blocks(model: Model, stack: str, edits: Sequence[Edit], forward: Callable[[], Any]) -> list[BlockRerun]:
     """The effect of edits to one block's self-attention on that block's output, for every block in one forward pass.
 
     Each block of `stack` runs on its input in the unedited model: once without edits, and once for each of `edits`,
@@ -208,8 +206,7 @@ def rerun_blocks(
     per edit, not one per edit and layer. The result has one entry per block, from the lowest.
 
     Blocks may be shared (ALBERT). Each of `edits` takes a self-attention call and returns `call.edited(...)`, as
-    `without_token` does. `forward` runs the model, or only that stack, once, without a key-value cache. With
-    `query_block`, as in `tap`, each edit gets at most this many queries at a time.
+    `without_token` does. `forward` runs the model, or only that stack, once, without a key-value cache.
 
     >>> ids = torch.tensor([[5, 6, 7, 8]])
     >>> first = torch.tensor([0])
@@ -239,7 +236,7 @@ def rerun_blocks(
 
     blocks = {model.module.get_submodule(layer.block) for layer in own.layers}
     hooks = (block.register_forward_hook(again, with_kwargs=True) for block in blocks)
-    with tap(model, on_attention=on_attention, query_block=query_block), hooked(hooks):
+    with tap(model, on_attention=on_attention), hooked(hooks):
         forward()
     assert len(reruns) == len(own.layers), f"{len(reruns)} of {len(own.layers)} blocks ran"
     return reruns

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from infoflow.corpus import length_batches
-from infoflow.flow import Intervention, PassOptions, RankStrata, Reader, cut_to_budget, forward, query_block
+from infoflow.flow import Intervention, PassOptions, RankStrata, Reader, cut_to_budget, forward
 from infoflow.foundation import UserError, block_of, current_display, hash64_array
 from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
@@ -206,8 +206,7 @@ class InfluencedStates:
             batch = replace(batch, streams={self.stack: batch.streams[self.stack]})
         batch = batch.to(model.device)
         edits = [partial(without_token, token=removed[role].to(model.device)) for role in ROLES]
-        size = query_block(model, self._reader.longest(rows), self._options)
-        return valid_BT, rerun_blocks(model, self.stack, edits, lambda: forward(model, batch), size)
+        return valid_BT, rerun_blocks(model, self.stack, edits, lambda: forward(model, batch))
 
     def _check_finite(self, picked: np.ndarray, layer: int, rows: np.ndarray) -> None:
         if not np.isfinite(picked.sum()):
@@ -287,6 +286,7 @@ class InfluenceByFrequency(Intervention):
     """
 
     table: ClassVar[TableSchema] = INFLUENCE_BY_FREQUENCY
+    whole_attention: ClassVar[bool] = True
 
     def __init__(
         self, per_bin: int = 3000, edges: Sequence[int] = RANK_EDGES, side: str = "mean", decoder: bool = False
