@@ -22,6 +22,7 @@ from drawn import (
     tell,
 )
 from synthetic_run import make_study, write_again
+from test_lenses import rows as lens_rows
 from whole_study import InMemory
 
 from infoflow.findings import FINDINGS
@@ -95,11 +96,14 @@ def test_a_card_says_what_each_model_does_with_the_plain_difference_and_the_cont
     card = next(card for card in screen.cards if card.figure in ("mi-input", "mi-output"))
     assert all(label in card.sentence for label in ("causal LM", "masked LM"))
     assert " to " in card.difference
-    assert re.search(r"\); at most \d\S* in the control$", card.difference)
+    control = re.search(r"\); (−?[\d.]+) in the control$", card.difference)[1]
     assert card.clear
     measure = measure_of(card.figure, tables)
     told = effects(measure, measured(measure, tables))
     a, b = (told.shown[name].value for name in told.pair)
+    assert float(control.replace("−", "-")) == pytest.approx(
+        told.difference.value - told.difference_beyond.value, abs=0.006
+    )
     number = re.search(r": (−?)([\d.]+) ", card.difference)
     assert float(number[2]) * (-1 if number[1] else 1) == pytest.approx(a - b, abs=0.006)
 
@@ -183,6 +187,35 @@ def test_a_control_that_does_not_change_at_all_is_said_in_words(study):
 
     (card,) = screen_of(study, "identity_neighbours", still).cards
     assert card.difference.endswith("; none in the control")
+
+
+def lenses(depth):
+    """Readings of lenses: the decoder of translation has this depth, and masked LM agrees half as often."""
+    for row in lens_rows():
+        layer, factor = row["layer"], 1.0
+        if row["objective"] == "translation":
+            if depth <= layer < 6:
+                continue
+            layer = min(layer, depth)
+        elif row["objective"] == "masked-lm" and row["metric"] == "agreement" and layer < 6:
+            factor = 0.5
+        scaled = {name: factor * np.asarray(row[name]) for name in ("value", "low", "high", "replicates")}
+        yield {**row, **scaled, "layer": layer}
+
+
+@pytest.mark.parametrize(
+    ("depth", "opening"),
+    [
+        (6, "Layer 3 already has the model's final prediction "),
+        (4, "The middle layer already has the model's final prediction "),
+        (1, "Layer 3 already has the model's final prediction "),
+    ],
+)
+def test_a_card_compares_lines_of_several_layers_and_gives_a_number_only_to_a_layer_of_all(study, depth, opening):
+    """A decoder with an encoder may have fewer layers than the other models; below its top it may have one state."""
+    (card,) = tell(InMemory(study.read(), {"lens": pd.DataFrame(lenses(depth))})).screen.cards
+    assert card.sentence.startswith(opening)
+    assert ("translation" in card.sentence) == (depth > 1)
 
 
 def of_pair(shown, difference):
@@ -414,7 +447,7 @@ def test_heads_open_with_roles_special_tokens_and_sharpness(analysis):
     assert special.question == "How much attention goes to special tokens?"
     (layer,) = confidence.groupby("layer")["value"].mean().nlargest(1).index
     assert f"largest in layer {layer} of bert-tiny, at " in special.sentence
-    assert "; at most 10" in special.difference
+    assert special.difference.endswith("; 10.0 % in the control")
     assert sharp.clear
     assert "infoflow prune" in story.screen.next.code
     assert not any(card.picked for card in story.screen.cards)

@@ -68,7 +68,7 @@ class Effects:
 
     shown: dict[str, Estimate]  # series → the number itself
     beyond: dict[str, Estimate]  # that number minus the untrained model's, or minus the measure's own baseline
-    control: float  # the largest absolute value of the control; NaN without one
+    control: float | None  # the control of what the card says; None without one
     pair: tuple[str, str] | None  # the two lines that differ most; None for a single line
     difference: Estimate | None  # the difference between the lines of `pair`
     difference_beyond: Estimate | None  # that difference after subtracting the control
@@ -159,11 +159,17 @@ def _nothing_seen(measure: CardMeasure, seen: Effects, lines: list[Series], noun
     return f"No difference seen between the models{beyond} in {noun.rstrip(',')}: {span}."
 
 
-def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
-    """The layers that a sentence names, taken from the deepest line."""
-    layers = max((layers_of(frame[frame["trained"]], line.key) for line in series), key=len)
-    middle = layers[len(layers) // 2]
-    return {"first": layers[0], "last": layers[-1], "middle": middle, "reached": reached(measure, layers)}
+def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, str]:
+    """How a sentence names the layers that it compares; without numbers if the models differ in depth."""
+    layers = [layers_of(frame[frame["trained"]], line.key) for line in series]
+    deepest = max(layers, key=len)
+    first, middle, last = deepest[0], deepest[len(deepest) // 2], deepest[-1]
+    same = all((own[0], own[-1]) == (first, last) for own in layers)
+    return {
+        "span": f"{measure.x} {first} to {last}" if same else f"the first {measure.x} to the last",
+        "middle": f"{measure.x} {middle}" if same else f"the middle {measure.x}",
+        "reached": str(reached(measure, deepest)),
+    }
 
 
 def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
@@ -202,7 +208,7 @@ def _amount(value: float, measure: CardMeasure, estimate: Estimate, change: bool
 
 
 def _difference(measure: CardMeasure, seen: Effects, series: list[Series]) -> str:
-    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24); at most 0.01 in the control`."""
+    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24); 0.01 in the control`."""
     estimate, scale = seen.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}
     who = f"{labels[seen.pair[0]]} − {labels[seen.pair[1]]}: " if seen.pair else ""
@@ -213,9 +219,9 @@ def _difference(measure: CardMeasure, seen: Effects, series: list[Series]) -> st
     unit = measure.unit if not measure.percent else "points" if change else "%"
     span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
     control = ""
-    if seen.control == seen.control:
-        most = _amount(seen.control, measure, estimate, change=measure.contrast in ("ends", "reached"), unit=False)
-        control = f"; {f'at most {most}' if re.search('[1-9]', most) else 'none'} in the control"
+    if seen.control is not None:
+        same = _amount(seen.control, measure, estimate, change, unit=False)
+        control = f"; {same if re.search('[1-9]', same) else 'none'} in the control"
     return f"{who}{f'{size} {unit}'.rstrip()}{span}{control}"
 
 
@@ -228,17 +234,17 @@ def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = (
     trained = {key: own for key, own in trained.items() if own}
     controls = {key: _control(measure, frame, key, own) for key, own in trained.items()}
     beyond = {key: own - controls[key] if controls[key] else own for key, own in trained.items()}
-    sizes = [abs(one.estimate().value) for one in controls.values() if one]
     learned = [key for key in beyond if key not in dull]
     pair = max(
         combinations(learned if len(learned) > 1 else beyond, 2),
         key=lambda two: _weaker(_differ(trained, *two), _differ(beyond, *two)),
         default=None,
     )
+    compared = [controls[key].estimate().value for key in pair or list(controls)[:1] if controls[key]]
     return Effects(
         shown={key: own.estimate() for key, own in trained.items()},
         beyond={key: own.estimate() for key, own in beyond.items()},
-        control=max((size for size in sizes if math.isfinite(size)), default=math.nan),
+        control=compared[0] - sum(compared[1:]) if len(compared) == (2 if pair else 1) else None,
         pair=pair,
         difference=_differ(trained, *pair) if pair else None,
         difference_beyond=_differ(beyond, *pair) if pair else None,

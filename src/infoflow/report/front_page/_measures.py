@@ -55,7 +55,7 @@ class CardMeasure:
     question: str
     table: str
     rows: Callable[[pd.DataFrame, ModelSelection], pd.DataFrame] = lambda frame, models: models.main(frame)
-    opening: str  # start of the sentence, with `{at}` where it depends on the models' depth
+    opening: str  # start of the sentence, with `{span}`, `{middle}` or `{reached}` for the layers compared
     contrast: Contrast = "ends"
     falls: str = "falls in {line} by"  # verbs; equal if the contrast is not a change
     rises: str = "rises in {line} by"
@@ -113,7 +113,7 @@ _KEPT = CardMeasure(
     question="How much of the input do layers keep?",
     table=USABLE_INFORMATION.name,
     rows=lambda frame, models: input_rows(models.main(frame)),
-    opening="From layer {first} to {last}, ",
+    opening="From {span}, ",
     rises="gains",
     falls="loses",
     unit="nats",
@@ -145,7 +145,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="knows",
         question="Do nearest neighbours stay the same token?",
         table=IDENTITY_NEIGHBOURS.name,
-        opening="From layer {first} to {last}, neighbours that are the same token ",
+        opening="From {span}, neighbours that are the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",
         percent=True,
@@ -167,18 +167,18 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="Do all words become alike?",
         table=GEOMETRY.name,
         rows=_cosine,
-        opening="From layer {first} to {last}, the mean cosine of random words ",
+        opening="From {span}, the mean cosine of random words ",
     ),
     CardMeasure(
         figure="lens-agreement",
         axis="% of positions",
-        noun="how often layer {middle} has the final prediction",
+        noun="how often {middle} has the final prediction",
         section="predicts",
         question="When does the answer form?",
         table=LENS.name,
         rows=_lens,
         contrast="middle",
-        opening="Layer {middle} already has the model's final prediction ",
+        opening="{middle} already has the model's final prediction ",
         rises="in {line} at",
         falls="in {line} at",
         what="of positions",
@@ -192,7 +192,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         section="neighbours",
         question="Is a token's position kept?",
         table=POSITION_NEIGHBOURS.name,
-        opening="From layer {first} to {last}, the distance in position of neighbours ",
+        opening="From {span}, the distance in position of neighbours ",
         unit="tokens",
     ),
     CardMeasure(
@@ -203,7 +203,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="Do neighbours share their context?",
         table=CONTEXT_NEIGHBOURS.name,
         rows=lambda frame, models: models.main(frame[frame["side"] == "left"]),
-        opening="From layer {first} to {last}, neighbours that follow the same token ",
+        opening="From {span}, neighbours that follow the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",
         percent=True,
@@ -264,11 +264,14 @@ def card_measures(tables: ModelTables) -> list[CardMeasure]:
 
 
 def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:
-    """The rows of a measure: series, seed, trained, layer, value, low, high, replicates; None if there are none."""
+    """The rows of a measure: series, seed, trained, layer, value, low, high, replicates; None if there are none.
+
+    A model measured at a single layer has no line and is left out.
+    """
     frame = tables.get(measure.table)
     if frame is None or (measure.unless and tables.get(measure.unless) is not None):
         return None
     rows = measure.rows(frame, tables.models)
-    trained = rows[rows["trained"]]
-    several = any(own["layer"].nunique() > 1 for _, own in trained.groupby("series", sort=False))
-    return rows if several else None
+    layers = rows[rows["trained"]].groupby("series")["layer"].nunique()
+    rows = rows[rows["series"].isin(layers.index[layers > 1])]
+    return rows if len(rows) else None

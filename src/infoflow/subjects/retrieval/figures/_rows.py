@@ -170,7 +170,7 @@ CARDS = (
         question="Where does evidence enter?",
         table=KNOWLEDGE_LENS.name,
         rows=_entering,
-        opening="From state {first} to {last}, the probability of an answer that only the passage holds ",
+        opening="From {span}, the probability of an answer that only the passage holds ",
         x="state",
     ),
 )
