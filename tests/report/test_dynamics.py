@@ -56,6 +56,28 @@ def test_blocks_that_no_change_of_the_loss_is_told_of_leave_the_rest_of_the_sect
     assert figures["allocation-histogram"].panels[0].title == "masked LM"
 
 
+def test_one_seed_is_no_mean_and_a_single_layer_has_no_share_to_compare(run, tmp_path) -> None:
+    other = RunFolder(tmp_path)
+    other.update(kind="study", title="One seed")
+    for name in run.tables:
+        stored = run.tables.stored(name)
+        frame = stored.frame
+        for column in {"seed", "seed_a", "seed_b"} & set(frame):
+            frame = frame[frame[column] == 0]
+        if name == "allocation_heads":
+            frame = frame[(frame["objective"] != "translation") | (frame["layer"] == 0)]
+        if len(frame):
+            write_again(other, frame, stored.schema)
+    section = drawn_section(other, "dynamics")
+    captions = {figure.id: figure.caption for figure in section.figures}
+    assert captions["allocation-heads"].startswith("One seed; sums over the whole training.")
+    assert captions["allocation-hurting"].startswith("One seed; on training sentences, in ")
+    assert not any("eans over" in caption for caption in captions.values())
+    (heads,) = (figure.words for figure in section.figures if figure.id == "allocation-heads")
+    assert "translation" not in heads
+    assert "100%" not in heads
+
+
 def test_the_shares_of_the_last_moment_are_the_totals(run, figures) -> None:
     figure = figures["allocation-components"]
     views = {group.id: group for group in figure.payload["metrics"]}

@@ -86,6 +86,16 @@ def test_each_model_has_a_panel_with_both_lenses_in_its_colour(run):
     assert "3,000 occurrences" in divergence.caption
 
 
+def test_a_decoder_of_one_layer_has_no_middle_layer(run):
+    one = [row for row in rows() if row["objective"] != "translation" or row["layer"] in (0, 6)]
+    lowered = [row | {"layer": min(row["layer"], 1 if row["objective"] == "translation" else 6)} for row in one]
+    _write(run, "lens", "nats", lowered)
+    agreement = drawn_section(run, "predicts").figures[1]
+    assert len(agreement.panels) == 3
+    assert "in masked LM" in agreement.words
+    assert "translation" not in agreement.words
+
+
 def test_what_a_model_has_no_lens_for_is_not_told(run):
     """As where the table of one run is joined with that of another, which trained no lens."""
     both, tuned = rows(objectives=("causal-lm", "masked-lm")), rows(lenses=("tuned",), objectives=("translation",))

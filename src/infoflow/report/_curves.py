@@ -16,6 +16,11 @@ from ._in_words import Estimate, Samples, chosen, estimate_text, inline_text, li
 from ._theme import Series
 
 
+def over_seeds(seeds: int) -> str:
+    """`Means over 3 seeds`, or `One seed`."""
+    return f"Means over {seeds} seeds" if seeds > 1 else "One seed"
+
+
 def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known: bool = True) -> str:
     """Return the caption's sentence about bands, without the full stop.
 
@@ -26,7 +31,7 @@ def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known:
         known: Whether a single seed has an interval.
     """
     if seeds > 1:
-        return f"Means over {seeds} seeds, {bands} their 95% intervals over seeds{f' and {over}' if over else ''}"
+        return f"{over_seeds(seeds)}, {bands} their 95% intervals over seeds{f' and {over}' if over else ''}"
     if over and known:
         return f"One seed; {bands} are 95% intervals over {over}"
     return "One seed: no interval is known, and no band is drawn"

@@ -209,6 +209,9 @@ def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> lis
         best = trained.iloc[found.key]
         kind = f", {kind_label(best['stack'], best['kind'])}" if trained[["stack", "kind"]].nunique().max() > 1 else ""
         place = f"layer {best['layer']}, head {best['head']}{kind}"
+        if trained["value"].nunique() == 1:
+            answer.append(f"{number(trained['value'].iloc[0])} {unit}".rstrip() + f" in every head of {series.label}.")
+            continue
         most = f"Highest in {series.label} at {place}: {number(found.estimate.value)} {unit}"
         mean = f"the mean over heads is {number(trained['value'].mean())}"
         compared = f" ({number(control['value'].mean())} untrained)" if len(control) else ""

@@ -194,10 +194,11 @@ def _agreement_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigu
 
 
 def _middle_words(frame: pd.DataFrame, models: ModelSelection) -> str:
-    """Models whose halfway layer predicts the final top token most and least often."""
+    """Models whose middle layer predicts the final top token most and least often; one of a single layer has none."""
     lens = _best_lens(frame)
     keys = {one.label: f"{one.key}{JOIN}{lens}" for one in _read_through(frame, models, lens)}
-    middles = {label: samples_at(frame, key, layers_of(frame, key)[-1] // 2) for label, key in keys.items()}
+    layers = {label: own for label, key in keys.items() if (own := layers_of(frame, key))[-1] > 1}
+    middles = {label: samples_at(frame, keys[label], own[-1] // 2) for label, own in layers.items()}
     found = [Candidate(f"in {label}", samples.estimate()) for label, samples in middles.items()]
     return extremes_words(
         f"halfway up, the share of positions at which the {lens} lens predicts the final top token", found

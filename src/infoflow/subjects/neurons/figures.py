@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from infoflow.report._curves import first_seed, seed_bands
+from infoflow.report._curves import first_seed, over_seeds, seed_bands
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, ReportFigure, Section, names_of
 from infoflow.report._in_words import listed
 from infoflow.report._layer_figure import HOW_BANDS, LayerFigure, moves
@@ -77,8 +77,8 @@ def _course(tables: ModelTables) -> Drawn | None:
         data=drawn,
         panels=panels,
         answer=answer,
-        caption=f"{frame['update'].nunique()} checkpoints, means over {int(drawn['seeds'].max())} seeds. Pale: the "
-        "lowest layer.",
+        caption=f"{over_seeds(int(drawn['seeds'].max()))}; {frame['update'].nunique()} checkpoints. Pale: the lowest "
+        "layer.",
     )
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._curves import band_words, seed_bands
+from infoflow.report._curves import band_words, over_seeds, seed_bands
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel, Section, names_of
 from infoflow.report._in_words import (
     ANY_PERCENT,
     Candidate,
     Estimate,
-    counted,
     extreme,
     listed,
     number,
@@ -66,9 +65,8 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ModelSelection) -> Drawn:
             for part, kind in maps
         ],
         words=_words(list(rows.values())),
-        caption=f"Means over {counted(int(heads['seed'].nunique()), 'seed')}, over the whole training. A head consists "
-        "of its rows of the query, key and value projections with their biases and its columns of the output "
-        "projection.",
+        caption=f"{over_seeds(heads['seed'].nunique())}; sums over the whole training. A head consists of its rows of "
+        "the query, key and value projections with their biases and its columns of the output projection.",
         payload={"sets": [SETS[name] for name in by_set]},
     )
 
@@ -102,6 +100,8 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
     found, equal = [], []
     for key, rows in maps[0].items():
         part, kind = key
+        if rows["layer"].nunique() == 1:  # its only layer has all of the map
+            continue
         name = f"{'cross-attention of ' if kind == 'cross' else ''}{part.label}"
         shares = [_shares_of_layers(each[key]) for each in maps if key in each]
         for layer, selects in shares[0].items():

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.report._curves import over_seeds
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import Candidate, count_text, counted, extremes_words, percent_over_models, percent_span
+from infoflow.report._in_words import Candidate, count_text, extremes_words, percent_over_models, percent_span
 from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import CONTROL, by_key, finished, tips, with_field
@@ -36,8 +37,8 @@ def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ModelSele
         panels=[],
         answer=[sure] if agreement == agreement else [],
         words=_words(counts, hurting, series, step),
-        caption=f"On training sentences, {count_text(float(hurting['chords'].max()))} {step}: means over "
-        f"{counted(int(hurting['seed'].nunique()), 'seed')}; brackets are shares of all {step}.",
+        caption=f"{over_seeds(int(hurting['seed'].nunique()))}; on training sentences, in "
+        f"{count_text(float(hurting['chords'].max()))} {step}. Brackets are shares of all {step}.",
         payload={
             "columns": [one.label for one in series],
             "rows": {str(name): [row[one.key] for one in series] for name, row in table.iterrows()},

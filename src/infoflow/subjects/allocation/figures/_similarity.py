@@ -31,8 +31,16 @@ def _objectives(table: pd.DataFrame, models: ModelSelection) -> Drawn:
         panels=[Panel(spec=_chart(means))],
         words=_words(means),
         caption="Rank correlation of the shares of all layers × components (self-attention, feed-forward, norms; "
-        "embeddings and cross-attention left out): means; the data has 95% intervals over seeds. Only "
-        "training runs with different seeds are compared, so seeds affect all pairs alike. Shuffled profiles: 0.",
+        f"embeddings and cross-attention left out). {_pairs_compared(table)} Shuffled profiles: 0.",
+    )
+
+
+def _pairs_compared(table: pd.DataFrame) -> str:
+    if (table["seed_a"] == table["seed_b"]).all():
+        return "One seed, which all training runs share."
+    return (
+        "Means over pairs of training runs with different seeds, so that seeds affect all pairs alike; the data has "
+        "95% intervals over seeds."
     )
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from infoflow.report._curves import over_seeds
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, PanelGroup
 from infoflow.report._in_words import half_for_good, listed, number
 from infoflow.report.forms._chart import color_of
@@ -189,13 +190,12 @@ def _layers(course: CheckpointTables) -> Drawn | None:
     if not measures:
         return None
     data = pd.concat([one.rows.assign(measure=one.kind.label, unit=one.kind.unit) for one in measures])
-    seeds = int(data["seeds"].max())
     groups = [_group(course, measure) for measure in measures]
     return Drawn(
         data=data,
         panels=groups[0].panels,
         answer=[_sentence(course, measures[0])],
-        caption=f"{checkpoints_note(course, data)} {f'Means over {seeds} seeds.' if seeds > 1 else 'One seed.'} All "
+        caption=f"{checkpoints_note(course, data)} {over_seeds(int(data['seeds'].max()))}. All "
         "panels and checkpoints of a measure share one scale.",
         payload={"metrics": groups},
         tables=[f"{name}_over_training" for name in dict.fromkeys(measure.table.name for measure in measures)],

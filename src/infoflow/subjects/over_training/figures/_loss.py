@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._curves import band_words, seed_bands
+from infoflow.report._curves import band_words, over_seeds, seed_bands
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel, PanelGroup
 from infoflow.report._in_words import ends_words, half_by, listed, number
 from infoflow.report.forms._chart import CONTROL, HEIGHT, NAME, amount, lit, spread, tips, with_field
@@ -155,7 +155,7 @@ def _allocation(course: CheckpointTables) -> Drawn | None:
         data=data,
         panels=panels,
         answer=[f"Layers that lower the loss most: {listed([_most(*each) for each in tables.items()])}."],
-        caption=f"Means over {int(rows['seed'].nunique())} seeds; cumulative sums at {data['update'].nunique() - 1} "
+        caption=f"{over_seeds(int(rows['seed'].nunique()))}; cumulative sums at {data['update'].nunique() - 1} "
         "updates.",
         payload={"metrics": groups, "legend": legend},
     )
