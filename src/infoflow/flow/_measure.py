@@ -175,14 +175,18 @@ class Measure(AbstractMeasure):
 
 @runtime_checkable
 class AttentionByBlocks(Protocol):
-    """A streaming measure of sums over queries, which reads the attention of long texts a few queries at a time.
+    """A streaming measure of sums over queries, which reads attention layer by layer within the forward pass.
 
-    For a text whose attention would be far larger than `PassOptions.attention_bytes`, `update_block` gets each layer's
-    blocks of queries, and `update` then gets the text without attention. Other attention measures do not see the text.
+    `update_block` gets each layer's attention, and `update` then gets the batch without attention. A text whose
+    attention would be far larger than `PassOptions.attention_bytes` is read a few queries at a time; other attention
+    measures do not see it.
     """
 
     def update_block(self, activations: Activations, layer: int) -> None:
-        """Add a block of queries (`activations.queries`): `attention` and `visible` have one key with one tensor."""
+        """Add one layer's attention or a block of its queries (`activations.queries`).
+
+        `attention` and `visible` have one key with one tensor.
+        """
 
 
 class SampleMeasure(AbstractMeasure):

@@ -2,8 +2,8 @@
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,40 @@ _MAX_DRAWS = 16  # limit on passes over the corpus in the training regime, where
 _TYPES = 1000  # number of replacement types in the training regime if no measure requests one
 SampleKey = tuple[str, Regime]  # (stack, regime)
 """(stack, regime) of a sample of states."""
+
+
+class _ByLayer:
+    """Hands each layer's attention, while the model runs, to the measures that read it so (`AttentionByBlocks`)."""
+
+    def __init__(self, failures: Failures, advance: Callable[[], None] = lambda: None) -> None:
+        self._failures, self._advance = failures, advance
+        self._batch: Activations | None = None
+        self._measures: list[AttentionByBlocks] = []
+
+    @contextmanager
+    def batch(self, batch: Activations, measures: Sequence[Measure]) -> Iterator[None]:
+        """Read the forward pass in the block, which is that of `batch`."""
+        self._batch, self._measures = batch, [one for one in measures if isinstance(one, AttentionByBlocks)]
+        try:
+            yield
+        finally:
+            self._batch, self._measures = None, []
+
+    def __call__(self, call: AttentionCall) -> None:
+        batch, key, size = self._batch, (call.stack, call.kind), call.weights.shape[2]
+        if batch is None:
+            return
+        queries = slice(None)
+        if size < call.num_queries:  # nothing is kept between blocks of a long text
+            batch, queries = replace(batch, _made={}), slice(call.start, call.start + size)
+        device = batch.model.device
+        visible = batch.shared(key, (call.mask, call.position_bias), lambda: call.visible().to(device))
+        layer = replace(batch, attention={key: [call.weights.to(device)]}, visible={key: [visible]}, queries=queries)
+        for measure in self._measures:
+            if measure not in self._failures:
+                with self._failures.of(measure):
+                    measure.update_block(layer, call.layer)
+        self._advance()
 
 
 class Pass:
@@ -170,14 +204,16 @@ class Pass:
                 if not chosen:
                     continue
                 blocks = [self._query_block(needs, rows) for _, _, rows in chosen]
-                with tap(self.model, **dict.fromkeys(needs, True)) as tapped:
+                read, (by_layer, whole) = _ByLayer(self._failures), self._of_attention(regime)
+                kept = needs if whole else needs - {"attention"}
+                with tap(self.model, **dict.fromkeys(kept, True), on_attention=read if by_layer else None) as tapped:
                     for (_, draw, rows), block in zip(chosen, blocks, strict=True):
                         if block is None:
-                            self._run_batch(tapped, needs, regime, draw, rows)
+                            self._run_batch(tapped, read, kept, regime, draw, rows)
                             progress.advance(self.reader.num_tokens(rows))
                 for (_, draw, rows), block in zip(chosen, blocks, strict=True):
                     if block is not None:
-                        self._run_by_blocks(needs - {"attention"}, regime, draw, rows, block, progress)
+                        self._run_by_blocks(needs, regime, draw, rows, block, progress)
 
     def _batches(self, regime: Regime, draw: int) -> list[np.ndarray]:
         """Batches under the token budget, and under a byte budget if attention weights are held.
@@ -191,8 +227,15 @@ class Pass:
         if "attention" not in self._needs(regime):
             return batches
         attention_bytes = min(self.options.attention_bytes, _CPU_ATTENTION_BYTES * _small_batches(self.model))
-        num_heads = sum(attention.num_heads for attention in self.model.anatomy.attentions())
+        at_a_time = sum if self._of_attention(regime)[1] else max
+        num_heads = at_a_time(attention.num_heads for attention in self.model.anatomy.attentions())
         return cut_to_budget(batches, self.reader.longest, num_heads, attention_bytes)
+
+    def _of_attention(self, regime: Regime) -> tuple[list[Measure], list[Measure]]:
+        """The measures that read attention layer by layer, and those that need all layers at once."""
+        reading = [one for one in self.streaming if one.regime == regime and "attention" in one.needs]
+        by_layer = [one for one in reading if isinstance(one, AttentionByBlocks)]
+        return by_layer, [one for one in reading if one not in by_layer]
 
     def _query_block(self, needs: set[Need], rows: np.ndarray) -> int | None:
         return query_block(self.model, self.reader.longest(rows), self.options) if "attention" in needs else None
@@ -200,7 +243,7 @@ class Pass:
     def _check_long_texts(self, jobs: Sequence[tuple[Regime, int, np.ndarray]]) -> None:
         """Report which measures leave out texts that are read by blocks of queries."""
         long = [rows for regime, _, rows in jobs if self._query_block(self._needs(regime), rows)]
-        whole = [m.name for m in self.streaming if "attention" in m.needs and not isinstance(m, AttentionByBlocks)]
+        whole = [one.name for regime in ("clean", "training") for one in self._of_attention(regime)[1]]
         if long and whole:
             texts, names = len(np.unique(np.concatenate(long))), ", ".join(dict.fromkeys(whole))
             least = min(map(self.reader.longest, long))
@@ -233,10 +276,14 @@ class Pass:
                 needs |= measure.needs
         return needs
 
-    def _run_batch(self, tapped: Tap, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray) -> None:
+    def _run_batch(
+        self, tapped: Tap, read: _ByLayer, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray
+    ) -> None:
         batch = self.reader.padded(rows, regime, draw).to(self.model.device)
-        forward(self.model, batch)
-        self._update(batch, self._activations(batch, regime, tapped, needs), draw, self._reading(regime, draw))
+        measures = self._reading(regime, draw)
+        with read.batch(self._activations(batch, regime, Tap(), set()), measures):
+            forward(self.model, batch)
+        self._update(batch, self._activations(batch, regime, tapped, needs), draw, measures)
 
     def _run_by_blocks(
         self, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray, size: int, progress: Progress
@@ -244,25 +291,19 @@ class Pass:
         """Run one long text; its attention exists only for `size` queries at a time."""
         left = self.reader.num_tokens(rows)
         step = left * size / (len(list(self.model.anatomy.attentions())) * self.reader.longest(rows))
-        batch = self.reader.padded(rows, regime, draw).to(self.model.device)
-        measures = [
-            m for m in self._reading(regime, draw) if "attention" not in m.needs or isinstance(m, AttentionByBlocks)
-        ]
-        text = self._activations(batch, regime, Tap(), set())
 
-        def read(call: AttentionCall) -> None:
+        def advance() -> None:
             nonlocal left
-            key, queries = (call.stack, call.kind), slice(call.start, call.start + call.weights.shape[2])
-            block = replace(text, attention={key: [call.weights]}, visible={key: [call.visible()]}, queries=queries)
-            for measure in measures:
-                if isinstance(measure, AttentionByBlocks) and measure not in self._failures:
-                    with self._failures.of(measure):
-                        measure.update_block(block, call.layer)
             progress.advance(done := min(left, step))
             left -= done
 
+        whole = self._of_attention(regime)[1]
+        measures = [measure for measure in self._reading(regime, draw) if measure not in whole]
+        needs, read = needs - {"attention"}, _ByLayer(self._failures, advance)
         with tap(self.model, **dict.fromkeys(needs, True), on_attention=read, query_block=size) as tapped:
-            forward(self.model, batch)
+            batch = self.reader.padded(rows, regime, draw).to(self.model.device)
+            with read.batch(self._activations(batch, regime, Tap(), set()), measures):
+                forward(self.model, batch)
             self._update(batch, self._activations(batch, regime, tapped, needs), draw, measures)
         progress.advance(left)
 
@@ -285,10 +326,11 @@ class Pass:
 
     def _update(self, batch: PaddedBatch, activations: Activations, draw: int, measures: Sequence[Measure]) -> None:
         check_finite(self.model, activations.hidden, batch)
+        without = replace(activations, attention={}, visible={})
         for measure in measures:
             if measure not in self._failures:
                 with self._failures.of(measure):
-                    measure.update(activations)
+                    measure.update(without if isinstance(measure, AttentionByBlocks) else activations)
         for (_, filled), filler in self.fillers.items():
             if filled == activations.regime:
                 filler.update(batch, activations, draw)

@@ -3,10 +3,11 @@
 # B sentence, T token (padded), D width, H head, d head width, Q query, K key
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from infoflow.results import Column
 
 from ._occurrences import Occurrences, RankStrata, Tag, first_of_each, rank_bins
 
+T = TypeVar("T")
 Need = Literal["hidden", "attention", "heads"]
 """What a measure needs from a pass: states, attention weights, or the outputs of heads."""
 Regime = Literal["clean", "training"]
@@ -99,6 +101,17 @@ class Activations:
     """(stack, kind) → L tensors (B, T, H, d): the input of the output projection."""
     queries: slice = field(default_factory=lambda: slice(None))
     """The queries that `attention` and `visible` hold: all, except in long texts (see `AttentionByBlocks`)."""
+    _made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
+
+    def shared(self, key: tuple[Any, ...], sources: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """`make()`, called once per batch for a key and these source objects: what layers and measures have in common.
+
+        Copies for single layers share it too. The sources stay in memory as long as the batch, so their ids are theirs.
+        """
+        name = (*key, *map(id, sources))
+        if name not in self._made:
+            self._made[name] = (sources, make())
+        return self._made[name][1]
 
     def queries_stream(self, key: AttentionKey) -> Stream:
         """The attending tokens."""
@@ -117,8 +130,11 @@ class Activations:
         queries, keys = self.queries_stream(key), self.keys_stream(key)
         real = keys.real.unsqueeze(1).expand(-1, queries.real.shape[1], -1)
         if key in self.visible:
-            masks = {id(mask): mask & real for mask in self.visible[key]}
-            return [masks[id(mask)] for mask in self.visible[key]]
+            masks = self.visible[key]
+            return [
+                self.shared((key, self.queries.start), (mask,), partial(torch.logical_and, mask, real))
+                for mask in masks
+            ]
         if kind == "self" and self.model.anatomy.stack(stack).causal:
             real = real & (keys.position.unsqueeze(1) <= queries.position.unsqueeze(2))
         return [real] * max(1, len(self.attention.get(key, ())))

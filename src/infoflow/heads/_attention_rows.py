@@ -1,7 +1,8 @@
 """Attention rows that count, their admissible keys, and attention from word to word."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,21 +24,26 @@ Attention = Array | Sequence[Array]
 """(layer, batch, head, query, key), or a sequence of layers, as in Transformers' `outputs.attentions`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AttentionRows:
-    """Which entries of attention matrices count. Weights are not renormalised after exclusion."""
+    """Which entries of attention matrices count. Weights are not renormalised after exclusion.
+
+    What several statistics need of the same weights (`kept`, `largest`, `best`) is computed once, and held until the
+    next weights.
+    """
 
     admissible: Pairs  # the query counts, and may attend to this key, which counts as well
     visible: Pairs  # the model lets the query attend to this key, whether it counts or not
-    offset: Int[Tensor, "sentence query key"]
-    """Key's position minus the query's; positions count real tokens, so padding does not shift them."""
+    positions: tuple[Int[Tensor, "sentence query"], Int[Tensor, "sentence key"]]
+    """Of queries and keys; they count real tokens, so padding does not shift them."""
+    _reduced: dict[tuple[str, bool], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @classmethod
     def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
         """Self-attention among the valid tokens."""
         admissible = valid.unsqueeze(2) & valid.unsqueeze(1)
         position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
-        return cls(admissible=admissible, visible=admissible, offset=_offsets(position, position))
+        return cls(admissible=admissible, visible=admissible, positions=(position, position))
 
     @classmethod
     def of_activations(
@@ -60,20 +66,46 @@ class AttentionRows:
         return cls(
             admissible=queries.unsqueeze(2) & keys.unsqueeze(1) & visible,
             visible=visible,
-            offset=_offsets(from_stream.position, to_stream.position),
+            positions=(from_stream.position, to_stream.position),
         )
 
     def extended(self, kind: type["RowsType"], **further: Any) -> "RowsType":
         """The same rows as an instance of a subclass, with the subclass's own fields, or with some fields replaced."""
-        own = {"admissible": self.admissible, "visible": self.visible, "offset": self.offset}
+        own = {"admissible": self.admissible, "visible": self.visible, "positions": self.positions}
         return kind(**own | further)
 
-    @property
+    def _once(self, name: str, weights: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        key = name, weights is self.uniform  # the control's reductions stay, those of heads change with the layer
+        if key not in self._reduced or self._reduced[key][0] is not weights:
+            self._reduced[key] = weights, make()
+        return self._reduced[key][1]
+
+    def kept(self, weights: Weights) -> Weights:
+        """The weights that count, 0 elsewhere; filled, not multiplied, since rows of padding may hold NaN."""
+        return self._once("kept", weights, lambda: weights.masked_fill(~self.admissible.unsqueeze(1), 0))
+
+    def largest(self, weights: Weights) -> Float[Tensor, "sentence head query"]:
+        """Each row's largest weight; rows without keys give 0."""
+        return self._once("largest", weights, lambda: self.kept(weights).amax(3))
+
+    def best(self, weights: Weights) -> Weights:
+        """1/m on each of the m keys that share the largest weight of their row, see `maxima`."""
+        return self._once(
+            "best", weights, lambda: _shares(self.kept(weights), self.largest(weights), self.admissible.unsqueeze(1))
+        )
+
+    @cached_property
+    def offset(self) -> Int[Tensor, "sentence query key"]:
+        """Key's position minus the query's."""
+        queries, keys = self.positions
+        return keys.unsqueeze(1) - queries.unsqueeze(2)
+
+    @cached_property
     def queries(self) -> Bool[Tensor, "sentence query"]:
         """Queries with at least one key."""
         return self.admissible.any(2)
 
-    @property
+    @cached_property
     def uniform(self) -> Float[Tensor, "sentence head=1 query key"]:
         """Weights of a control head that attends equally to all keys that a query may attend to.
 
@@ -85,21 +117,9 @@ class AttentionRows:
 RowsType = TypeVar("RowsType", bound=AttentionRows)
 
 
-def _offsets(
-    queries: Int[Tensor, "sentence query"], keys: Int[Tensor, "sentence key"]
-) -> Int[Tensor, "sentence query key"]:
-    return keys.unsqueeze(1) - queries.unsqueeze(2)
-
-
 def uniform_attention(visible: Pairs) -> Float[Tensor, "sentence head=1 query key"]:
     """Weights of a head that attends equally to all visible keys, in float32 like a model's softmax."""
     return (visible / visible.sum(2, keepdim=True).clamp(min=1)).unsqueeze(1)
-
-
-def largest(weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head query"]:
-    """Each row's largest weight over its keys; rows without keys give −1."""
-    # Filled, not multiplied: rows of padding may hold NaN.
-    return weights.masked_fill(~rows.admissible.unsqueeze(1), -1).amax(3)
 
 
 def maxima(weights: Weights, admissible: Bool[Tensor, "sentence #head query key"]) -> Weights:
@@ -108,8 +128,14 @@ def maxima(weights: Weights, admissible: Bool[Tensor, "sentence #head query key"
     Weights tie only if they are exactly equal; a difference in the last digit decides. A row without keys is 0
     everywhere.
     """
-    kept = weights.masked_fill(~admissible, -1)
-    best = (kept == kept.amax(3, keepdim=True)).logical_and_(admissible).to(weights.dtype)
+    kept = weights.masked_fill(~admissible, 0)
+    return _shares(kept, kept.amax(3), admissible)
+
+
+def _shares(
+    kept: Weights, largest: Float[Tensor, "sentence head query"], admissible: Bool[Tensor, "sentence #head query key"]
+) -> Weights:
+    best = (kept == largest.unsqueeze(3)).logical_and_(admissible).to(kept.dtype)
     return best.div_(best.sum(3, keepdim=True).clamp_(min=1))
 
 

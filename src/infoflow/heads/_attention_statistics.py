@@ -14,7 +14,7 @@ from infoflow.foundation import Scale, UserError, as_tensor, as_written, stream
 from infoflow.models import keys_stack
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._attention_rows import Array, Attention, AttentionRows, Pairs, Weights, largest, maxima, sum_on, sum_queries
+from ._attention_rows import Array, Attention, AttentionRows, Pairs, Weights, sum_on, sum_queries
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 
 # Each statistic is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
@@ -64,7 +64,7 @@ class Confidence(AbstractHeadMeasure):
     table: ClassVar[TableSchema] = HEAD_CONFIDENCE
 
     def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head"]:
-        return sum_queries(largest(weights, rows), rows)
+        return sum_queries(rows.largest(weights), rows)
 
 
 class Entropy(AbstractHeadMeasure):
@@ -79,8 +79,7 @@ class Entropy(AbstractHeadMeasure):
 
     def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head"]:
         # entr(0) is 0; -a * log(a) would give NaN for masked keys.
-        kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
-        return sum_queries(torch.special.entr(kept).sum(3, dtype=torch.float64), rows)
+        return sum_queries(torch.special.entr(rows.kept(weights)).sum(3, dtype=torch.float64), rows)
 
     def scale(self, extra: dict[str, Any]) -> Scale:
         return "positive"
@@ -111,7 +110,7 @@ class PositionalScores(AbstractHeadMeasure):
         self.offsets, self.denominator = tuple(offsets), denominator
 
     def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head offset"]:
-        return sum_on(maxima(weights, rows.admissible.unsqueeze(1)), [rows.offset == o for o in self.offsets])
+        return sum_on(rows.best(weights), [rows.offset == offset for offset in self.offsets])
 
     def count(self, rows: AttentionRows) -> Float[Tensor, "sentence offset"]:
         if self.denominator == "all":
@@ -230,10 +229,11 @@ HEAD_RARE_TOKEN = TableSchema(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RareRows(AttentionRows):
     """Attention rows of sentences with a rare token, and the rarest keys for each query."""
 
+    base: AttentionRows  # those of all sentences
     targets: tuple[Pairs, ...]
     """For each number of rarest types: targets by frequency, then, for a corpus, by shuffled ranks."""
 
@@ -300,10 +300,10 @@ class RareTokenScores(AbstractHeadMeasure):
         """Rows of sentences whose highest `counted` rank is outside the top, and their targets in each order."""
         admissible = rows.admissible & (counted.amax(1) > self.top)[:, None, None]
         targets = tuple(_rarest_keys(order, admissible, number) for number in self.rarest for order in orders)
-        return rows.extended(RareRows, admissible=admissible, targets=targets)
+        return rows.extended(RareRows, admissible=admissible, base=rows, targets=targets)
 
     def sums(self, weights: Weights, rows: RareRows) -> Float[Tensor, "sentence head target"]:
-        return sum_on(maxima(weights, rows.admissible.unsqueeze(1)), rows.targets)
+        return sum_on(rows.base.best(weights), rows.targets)
 
     def count(self, rows: RareRows) -> Float[Tensor, "sentence target"]:
         return rows.queries.sum(1, keepdim=True).expand(-1, len(rows.targets)).double()

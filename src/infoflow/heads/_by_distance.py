@@ -38,7 +38,7 @@ HEAD_BY_DISTANCE = TableSchema(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DistanceRows(AttentionRows):
     """Rows with the class of each distance."""
 
@@ -73,7 +73,7 @@ class AttentionByDistance(AbstractHeadMeasure):
         return _with_distance(super()._rows(activations, key, visible), activations.keys_stream(key).position == 0)
 
     def sums(self, weights: Weights, rows: DistanceRows) -> Float[Tensor, "sentence head class"]:
-        kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
+        kept = rows.kept(weights)
         at = rows.distance.unsqueeze(1).expand(kept.shape)
         every = kept.new_zeros(*kept.shape[:3], _NUM).scatter_add_(3, at, kept).double().sum(2)
         first, distance = _on_first(kept, rows)

@@ -4,7 +4,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.flow import Activations, AttentionKey, Measure, Need, Reader, Stream
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, is_punctuation
-from infoflow.models import keys_stack
+from infoflow.models import Model, keys_stack
 from infoflow.results import Column, ratio_estimate
 
 from ._attention_rows import Array, Attention, AttentionRows, Pairs, Weights, check_attention
@@ -241,14 +241,21 @@ class AbstractHeadMeasure(SummedMeasure):
 
     def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> AttentionRows:
         """The queries and keys that count in a layer; subclasses may add further data."""
-        return AttentionRows.of_activations(
-            activations,
-            key,
-            self._kept(activations.queries_stream(key), key[0], self.exclude_queries)
-            & activations.queries_stream(key).counted,
-            self._kept(activations.keys_stream(key), keys_stack(*key), self.exclude_keys),
-            visible,
-        )
+
+        def make() -> AttentionRows:
+            return AttentionRows.of_activations(
+                activations,
+                key,
+                self._kept(activations.queries_stream(key), key[0], self.exclude_queries)
+                & activations.queries_stream(key).counted,
+                self._kept(activations.keys_stream(key), keys_stack(*key), self.exclude_keys),
+                visible,
+            )
+
+        excluded = self.exclude_queries, self.exclude_keys
+        if {*excluded[0], *excluded[1]} <= {SPECIAL}:
+            return activations.shared((*key, *excluded), (visible,), make)
+        return make()  # measures may differ in what they call punctuation
 
     def _kept(self, stream: Stream, stack: str, excluded: Sequence[str]) -> Bool[Tensor, "sentence token"]:
         kept = stream.real
@@ -263,23 +270,24 @@ class AbstractHeadMeasure(SummedMeasure):
 
     def update(self, activations: Activations) -> None:
         for key, layers in activations.attention.items():
-            masks = activations.visible_keys(key)
-            rows = {id(mask): self._rows(activations, key, mask) for mask in masks}
-            of_mask = {mask: (self.count(one), self.chance(one)) for mask, one in rows.items()}
-            parts = [
-                _Sums(self.sums(weights.float(), rows[id(mask)]), *of_mask[id(mask)])
-                for weights, mask in zip(layers, masks, strict=True)
-            ]
-            self._add_parts(key, parts, activations)
+            for layer, (weights, mask) in enumerate(zip(layers, activations.visible_keys(key), strict=True)):
+                self.update_block(replace(activations, attention={key: [weights]}, visible={key: [mask]}), layer)
         for key, by_layer in self._read.items():
-            self._add_parts(key, [by_layer[layer] for layer in sorted(by_layer)], activations)
+            if any(sums.score.shape[1] for sums in by_layer.values()):  # a pruned model may have lost all its heads
+                self._add_parts(key, _all_layers(by_layer, activations.model, key[0]), activations)
         self._read = {}
 
     def update_block(self, activations: Activations, layer: int) -> None:
-        """Add some queries of a long text, see `AttentionByBlocks`."""
+        """Add a layer's attention, or some of its queries in a long text, see `AttentionByBlocks`."""
         ((key, (weights,)),) = activations.attention.items()
-        rows = self._rows(activations, key, activations.visible_keys(key)[0])
-        block = _Sums(self.sums(weights.float(), rows), self.count(rows), self.chance(rows))
+        (visible,) = activations.visible_keys(key)
+
+        def make() -> tuple[AttentionRows, Tensor, Tensor]:
+            rows = self._rows(activations, key, visible)
+            return rows, self.count(rows), self.chance(rows)
+
+        rows, count, chance = activations.shared((*key, id(self)), (visible,), make)
+        block = _Sums(self.sums(weights.float(), rows), count, chance)
         by_layer = self._read.setdefault(key, {})
         by_layer[layer] = block if layer not in by_layer else by_layer[layer] + block
 
@@ -330,6 +338,14 @@ class AbstractHeadMeasure(SummedMeasure):
             if not np.isnan(score[:, layer, head]).any(axis=0).all()  # a pruned head
             for x, extra in enumerate(self.keys())
         ]
+
+
+def _all_layers(by_layer: dict[int, _Sums], model: Model, stack: str) -> list[_Sums]:
+    """The sums of every layer; a layer without attention (hybrid models) has none for its 0 heads."""
+    known = next(iter(by_layer.values()))
+    none = _Sums(known.score[:, :0], known.count, known.uniform)
+    last = max(*by_layer, len(model.anatomy.stack(stack).layers) - 1)
+    return [by_layer.get(layer, none) for layer in range(last + 1)]
 
 
 def _stacked(layers: list[Tensor]) -> Float[Tensor, "sentence layer head *x"]:

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,13 +67,19 @@ HEAD_SURFACE = TableSchema(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SurfaceRows(AttentionRows):
     """Rows with the tokens that the statistics are about."""
 
     chosen: Mapping[str, Bool[Tensor, "sentence key"]]  # by statistic: the keys whose attention is summed
     first_query: Bool[Tensor, "sentence query"]
     separators: Bool[Tensor, "sentence query"]  # queries that are SEP
+
+    @cached_property
+    def near(self) -> Bool[Tensor, "sentence pair offset"]:
+        """The pairs of query and key at each of `OFFSETS`."""
+        near = [self.admissible & (self.offset == offset) for offset in OFFSETS.values()]
+        return torch.stack(near, dim=3).flatten(1, 2)
 
 
 class SurfaceStatistics(AbstractHeadMeasure):
@@ -147,10 +154,8 @@ class SurfaceStatistics(AbstractHeadMeasure):
         return rows.extended(SurfaceRows, chosen=chosen, first_query=first, separators=separators)
 
     def sums(self, weights: Weights, rows: SurfaceRows) -> Float[Tensor, "sentence head statistic"]:
-        # Filled, not multiplied: rows of padding may hold NaN.
-        kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
-        near = torch.stack([rows.admissible & (rows.offset == offset) for offset in OFFSETS.values()], dim=3)
-        on_offsets = kept.flatten(2) @ near.flatten(1, 2).to(kept)  # sentence, head, offset
+        kept = rows.kept(weights)
+        on_offsets = kept.flatten(2) @ rows.near.to(kept)  # sentence, head, offset
         on_keys = kept @ torch.stack(list(rows.chosen.values()), dim=2).unsqueeze(1).to(kept)  # …, query, role
         on_separator = on_keys[..., list(rows.chosen).index("sep")]
         parts = [on_offsets.double(), on_keys.double().sum(2)]
