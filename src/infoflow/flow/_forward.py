@@ -14,7 +14,7 @@ from ._sample import PaddedBatch
 
 _NOT_LONG = 512  # tokens: shorter texts are always read whole
 _WHOLE = 4  # a text's attention may be this many times `attention_bytes`, so that measures of whole texts can have it
-_COPIES = 4  # number of copies that measures make of a block of attention while they reduce it
+_COPIES = 6  # number of copies of a block of attention that measures hold while they reduce it
 
 
 def attention_size(heads: int, tokens: int) -> int:

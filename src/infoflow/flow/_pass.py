@@ -63,11 +63,17 @@ class _ByLayer:
         if batch is None:
             return
         queries = slice(None)
-        if size < call.num_queries:  # nothing is kept between blocks of a long text
-            batch, queries = replace(batch, _made={}), slice(call.start, call.start + size)
+        if size < call.num_queries:  # masks of a block of queries are not kept
+            batch, queries = replace(batch, _of_queries={}), slice(call.start, call.start + size)
         device = batch.model.device
-        visible = batch.shared(key, (call.mask, call.position_bias), lambda: call.visible().to(device))
-        layer = replace(batch, attention={key: [call.weights.to(device)]}, visible={key: [visible]}, queries=queries)
+        visible = batch.shared(key, call.masks, lambda: call.visible().to(device))
+        layer = replace(
+            batch,
+            attention={key: [call.weights.to(device)]},
+            visible={key: [visible]},
+            queries=queries,
+            mask=call.masks,
+        )
         for measure in self._measures:
             if measure not in self._failures:
                 with self._failures.of(measure):

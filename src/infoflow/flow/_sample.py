@@ -101,17 +101,22 @@ class Activations:
     """(stack, kind) → L tensors (B, T, H, d): the input of the output projection."""
     queries: slice = field(default_factory=lambda: slice(None))
     """The queries that `attention` and `visible` hold: all, except in long texts (see `AttentionByBlocks`)."""
-    _made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
+    mask: tuple[Any, ...] = ()
+    """Objects from which the mask of the layer in `visible` was made: layers with the same objects have the same."""
+    _of_queries: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
+    _of_batch: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
     def shared(self, key: tuple[Any, ...], sources: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """`make()`, called once per batch for a key and these source objects: what layers and measures have in common.
+        """`make()`, called once for these queries, a key and source objects: what measures and layers have in common.
 
-        Copies for single layers share it too. The sources stay in memory as long as the batch, so their ids are theirs.
+        Copies for single layers share it too. The sources are kept with it, so that no other object gets their ids.
         """
-        name = (*key, *map(id, sources))
-        if name not in self._made:
-            self._made[name] = (sources, make())
-        return self._made[name][1]
+        return _once(self._of_queries, (*key, *map(id, sources)), sources, make)
+
+    def shared_by_layers(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """`make()`, a small result that is the same for these queries in all layers with the same mask."""
+        name = (*key, self.queries.start, *map(id, self.mask))
+        return _once(self._of_batch, name, self.mask, make) if self.mask else make()
 
     def queries_stream(self, key: AttentionKey) -> Stream:
         """The attending tokens."""
@@ -138,6 +143,17 @@ class Activations:
         if kind == "self" and self.model.anatomy.stack(stack).causal:
             real = real & (keys.position.unsqueeze(1) <= queries.position.unsqueeze(2))
         return [real] * max(1, len(self.attention.get(key, ())))
+
+
+def _once(
+    made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]],
+    name: tuple[Any, ...],
+    sources: tuple[Any, ...],
+    make: Callable[[], T],
+) -> T:
+    if name not in made:
+        made[name] = (sources, make())
+    return made[name][1]
 
 
 # The token sample: individual states of a bounded set of occurrences, the same for every model and order of batches.

@@ -37,6 +37,7 @@ class AttentionRows:
     positions: tuple[Int[Tensor, "sentence query"], Int[Tensor, "sentence key"]]
     """Of queries and keys; they count real tokens, so padding does not shift them."""
     _reduced: dict[tuple[str, bool], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _uniform: list[Tensor] = field(default_factory=list)
 
     @classmethod
     def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
@@ -71,8 +72,9 @@ class AttentionRows:
 
     def extended(self, kind: type["RowsType"], **further: Any) -> "RowsType":
         """The same rows as an instance of a subclass, with the subclass's own fields, or with some fields replaced."""
-        own = {"admissible": self.admissible, "visible": self.visible, "positions": self.positions}
-        return kind(**own | further)
+        own = {name: getattr(self, name) for name in ("admissible", "visible", "positions", "_uniform")}
+        same = {} if "admissible" in further else {"_reduced": self._reduced}
+        return kind(**own | same | further)
 
     def _once(self, name: str, weights: Tensor, make: Callable[[], Tensor]) -> Tensor:
         key = name, weights is self.uniform  # the control's reductions stay, those of heads change with the layer
@@ -105,13 +107,15 @@ class AttentionRows:
         """Queries with at least one key."""
         return self.admissible.any(2)
 
-    @cached_property
+    @property
     def uniform(self) -> Float[Tensor, "sentence head=1 query key"]:
         """Weights of a control head that attends equally to all keys that a query may attend to.
 
         As for the model's own heads, weights on keys that do not count are dropped, not redistributed.
         """
-        return uniform_attention(self.visible)
+        if not self._uniform:
+            self._uniform.append(uniform_attention(self.visible))
+        return self._uniform[0]
 
 
 RowsType = TypeVar("RowsType", bound=AttentionRows)

@@ -271,7 +271,8 @@ class AbstractHeadMeasure(SummedMeasure):
     def update(self, activations: Activations) -> None:
         for key, layers in activations.attention.items():
             for layer, (weights, mask) in enumerate(zip(layers, activations.visible_keys(key), strict=True)):
-                self.update_block(replace(activations, attention={key: [weights]}, visible={key: [mask]}), layer)
+                own = {"attention": {key: [weights]}, "visible": {key: [mask]}, "mask": (mask,)}
+                self.update_block(replace(activations, **own), layer)
         for key, by_layer in self._read.items():
             if any(sums.score.shape[1] for sums in by_layer.values()):  # a pruned model may have lost all its heads
                 self._add_parts(key, _all_layers(by_layer, activations.model, key[0]), activations)
@@ -282,12 +283,9 @@ class AbstractHeadMeasure(SummedMeasure):
         ((key, (weights,)),) = activations.attention.items()
         (visible,) = activations.visible_keys(key)
 
-        def make() -> tuple[AttentionRows, Tensor, Tensor]:
-            rows = self._rows(activations, key, visible)
-            return rows, self.count(rows), self.chance(rows)
-
-        rows, count, chance = activations.shared((*key, id(self)), (visible,), make)
-        block = _Sums(self.sums(weights.float(), rows), count, chance)
+        rows = activations.shared((*key, id(self)), (visible,), lambda: self._rows(activations, key, visible))
+        control = activations.shared_by_layers((*key, id(self)), lambda: (self.count(rows), self.chance(rows)))
+        block = _Sums(self.sums(weights.float(), rows), *control)
         by_layer = self._read.setdefault(key, {})
         by_layer[layer] = block if layer not in by_layer else by_layer[layer] + block
 

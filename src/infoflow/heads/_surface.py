@@ -180,7 +180,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
 
     def _entropies(self, kept: Tensor, rows: AttentionRows) -> Float[Tensor, "sentence head query"]:
         floor = self.smoothing * uniform_attention(rows.admissible)
-        return torch.special.entr((1 - self.smoothing) * kept + floor.to(kept)).sum(3, dtype=torch.float64)
+        return torch.special.entr(kept.mul(1 - self.smoothing).add_(floor.to(kept))).sum(3, dtype=torch.float64)
 
     def keys(self) -> list[dict[str, Any]]:
         return [{STATISTIC: statistic} for statistic in STATISTICS]

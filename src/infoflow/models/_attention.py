@@ -91,7 +91,8 @@ def _blocks(whole: AttentionCall, mask: "Tensor | _MaskByRows | None") -> Iterat
         else:
             own = whole.mask if whole.mask is None else whole.mask[:, :, rows]
         bias = whole.position_bias if whole.position_bias is None else whole.position_bias[:, :, rows]
-        yield replace(whole, query=whole.query[:, :, rows], mask=own, position_bias=bias, start=start)
+        query, masks = whole.query[:, :, rows], (mask, whole.position_bias)
+        yield replace(whole, query=query, mask=own, position_bias=bias, start=start, whole_masks=masks)
 
 
 class _MaskByRows:

@@ -101,6 +101,12 @@ class AttentionCall(AtSite):
     sinks: Tensor | None = None
     start: int = 0
     num_queries: int = 0
+    whole_masks: tuple[Any, Any] | None = None
+
+    @property
+    def masks(self) -> tuple[Any, Any]:
+        """The whole text's mask and position bias: calls of one pass with the same objects have the same mask."""
+        return (self.mask, self.position_bias) if self.whole_masks is None else self.whole_masks
 
     @property
     def is_last(self) -> bool:
