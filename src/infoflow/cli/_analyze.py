@@ -1,4 +1,4 @@
-"""Commands about any models: `infoflow analyze`, `compare`, `merge`, `heads` and `view`."""
+"""Commands about Hugging Face models: `infoflow analyze`, `compare`, `merge`, `heads` and `view`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -153,7 +153,7 @@ def _fault(value: str) -> tuple[str, str]:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """Tokenizer, languages and prefix."""
+    """How a model reads texts: with which tokenizer, languages and prefix."""
 
     tokenizer: Annotated[
         str | None, Parameter(help="Folder or hub name of the tokenizer. Default: the one saved with the weights.")

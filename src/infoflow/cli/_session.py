@@ -78,7 +78,7 @@ TextColumn = Annotated[
     str | None,
     Parameter(help="Column of the sentences in a table (.csv, .tsv, .jsonl, .json, .parquet) or a dataset (hf:NAME)."),
 ]
-TranslationColumn = Annotated[str | None, Parameter(help="Column of their translations.")]
+TranslationColumn = Annotated[str | None, Parameter(help="Column of the translations of these sentences.")]
 DocumentColumn = Annotated[
     str | None, Parameter(help="Column of document names; rows of a document must be consecutive.")
 ]

@@ -1,4 +1,4 @@
-"""Sentences on Arrow: counting, reading and encoding, their columns, and rows with added columns."""
+"""Sentences stored as Arrow tables: reading, counting and encoding them, and rows with added columns."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ class AbstractSentences:
         # File names need not be UTF-8, but tables and pages must be.
         self.name = name.encode("utf-8", "replace").decode("utf-8")
         self.digest = stored.digest
-        """Sixteen hex digits of the content: equal for equal sentences in equal order."""
+        """A hash of the content, sixteen hex digits: equal for the same sentences in the same order."""
         self._stored = stored
         self._rows: np.ndarray | None = None  # None: all
         self._content_ids: np.ndarray | None = None  # None: not computed yet
@@ -74,9 +74,9 @@ class AbstractSentences:
     def content_ids(self) -> np.ndarray:
         """A number for each sentence derived from its text: int64 (sentence,).
 
-        Measures use it to choose sentences and bootstrap blocks, so that the order of lines does not matter. Copies of
-        a sentence have different numbers but the same block, because they are not independent observations. In a part,
-        copies are counted within the part.
+        Measures choose sentences and bootstrap blocks by these numbers, so the order of lines does not matter. Copies
+        of a sentence have different numbers but the same block, because they are not independent observations. In a
+        part, copies are counted within the part.
         """
         if self._content_ids is None:
             self._content_ids = content_ids(self.column("text"), self._other_columns)
@@ -91,7 +91,7 @@ class AbstractSentences:
     def documents(self) -> np.ndarray | None:
         """The document number of each sentence: int64 (sentence,); None if the corpus has none.
 
-        A part keeps the numbers. Sentences of a document are consecutive; for gaps in a part, see `stretches`.
+        A part keeps the numbers of its corpus. Sentences of a document are consecutive; for gaps, see `stretches`.
         """
         if "document" not in self.columns:
             return None
@@ -112,7 +112,7 @@ class AbstractSentences:
     def stretches(self) -> np.ndarray:
         """A number for each sentence's stretch of running text: int64 (sentence,), from 0.
 
-        A stretch is a document, or, if this part lacks some of its sentences, the text before or after them.
+        A stretch is a run of consecutive sentences of one document: all of it, unless this part lacks some sentences.
 
         Raises:
             UserError: The corpus has no documents.
@@ -120,7 +120,7 @@ class AbstractSentences:
         return stretches(self.require_documents(), self.ids)
 
     def require_documents(self, reader: str = "This") -> np.ndarray:
-        """The documents, or a UserError with advice; `reader` needs them."""
+        """Return `documents`, or raise a UserError that says that `reader` needs them."""
         if (documents := self.documents) is None:
             raise UserError(
                 f"{reader} needs documents: consecutive sentences. The corpus {self.name} has none.\n"
@@ -130,7 +130,7 @@ class AbstractSentences:
         return documents
 
     def _other_columns(self, rows: np.ndarray) -> Iterator[list[Any]]:
-        """All columns except text and document of the sentences at `rows`."""
+        """The values of all columns except text and document, for each of the sentences at `rows`."""
         columns = sorted(self.columns - {"text", "document"})  # numbers depend on the order of documents
         if not columns:
             yield from ([] for _ in rows)
@@ -165,7 +165,7 @@ class AbstractSentences:
 
     @property
     def word_counts(self) -> np.ndarray:
-        """Words of each sentence (of running text if the corpus has no words): int64 (sentence,)."""
+        """Number of words in each sentence (words of the running text if it has no `words`): int64 (sentence,)."""
         has_words = "words" in self.columns
         values = self.column("words" if has_words else "text")
         return np.fromiter((len(v if has_words else running_words(v)) for v in values), dtype=np.int64, count=len(self))
@@ -174,10 +174,11 @@ class AbstractSentences:
         """Token ids of every sentence, with the word of each token.
 
         The tokens are those of the running text. On the side `"text"`, if the corpus has words, word ids refer to them;
-        see `SubwordAligner`. Longer sentences are truncated and counted (`num_truncated`).
+        see `SubwordAligner`. Sentences above `max_length` tokens are truncated and counted (`num_truncated`).
 
         Raises:
-            UserError: The corpus has no translation, `max_length` is below 1, or conversations use another template.
+            UserError: The corpus has no translation, `max_length` is below 1, or the conversations were rendered by
+                another chat template.
         """
         if max_length < 1:
             raise UserError(f"max_length must be at least 1. Got {max_length}.")
@@ -211,8 +212,8 @@ def content_ids(texts: Iterable[str], rest: Rest) -> np.ndarray:
     equal in all columns are interchangeable.
 
     Sentences that differ only in case, spacing and compatibility forms share a bootstrap block. `block_of` depends only
-    on the id, so a repeat's id is drawn until it falls into the block of the first. `rest` gives the other columns of
-    the sentences at some rows, as plain values; it is called for repeated texts only.
+    on the id, so ids for a repeat are drawn until one falls into the block of the first. `rest` returns the other
+    columns of the sentences at given rows, as plain values; it is called for repeated texts only.
     """
     own, alike = hashes(each for text in texts for each in (text, normalised(text))).reshape(-1, 2).T.copy()
     number = np.zeros(len(own), dtype=np.int64)
@@ -249,7 +250,7 @@ def _ids(*columns: np.ndarray) -> np.ndarray:
 
 
 def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path) -> tuple[Iterator[Row], list[str]]:
-    """Rows with the label of each sentence, and their columns; `labels` as in `Corpus.with_labels`."""
+    """The corpus's rows, each with its label, and the names of their columns; `labels` as in `Corpus.with_labels`."""
     where = str(labels) if isinstance(labels, str | Path) else "The list of labels"
     found = [line for _, line in read_lines(Path(labels))] if isinstance(labels, str | Path) else list(labels)
     if len(found) != len(corpus):
@@ -267,7 +268,7 @@ def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path)
 
 
 def replaced_rows(corpus: AbstractSentences, name: str, values: Sequence[Any]) -> tuple[Iterator[Row], list[str]]:
-    """Rows with new values in one column, and their columns."""
+    """The corpus's rows with new values in the column `name`, and the names of their columns."""
     corpus.require(name)
     if len(values) != len(corpus):
         raise UserError(f"A column of {corpus.name} must have {len(corpus):,} values. Got {len(values):,}.")
@@ -277,7 +278,7 @@ def replaced_rows(corpus: AbstractSentences, name: str, values: Sequence[Any]) -
 
 
 def joined_rows(first: AbstractSentences, test: AbstractSentences) -> tuple[Iterator[Row], list[str]]:
-    """Rows of both corpora with their `part`, and the columns that both have; documents are not joined."""
+    """The rows of both corpora with their `part`, and the names of the columns that both have, without documents."""
     shared = sorted({*first.dataset.column_names} & {*test.dataset.column_names} - {"document", "part"})
     rows = (
         {**row, "part": part} for part, corpus in (("train", first), ("test", test)) for row in _rows(corpus, shared)

@@ -50,10 +50,10 @@ def word_starts(text: str, words: Sequence[str]) -> list[int] | None:
 
 
 def shared_out(surface: str, words: Sequence[str]) -> list[int]:
-    """Positions in the surface of a contraction at which its words begin.
+    """The positions in a written contraction, `surface`, at which its words begin.
 
-    The cuts maximise the agreement of the parts with the words, by shared initial and final characters: `du` is `d` of
-    `de` and `u` of `le`.
+    The cuts maximise the agreement of the parts with the words, measured by shared initial and final characters: in
+    `du`, `d` belongs to `de` and `u` to `le`.
 
     >>> shared_out("vámonos", ["vamos", "nos"]), shared_out("im", ["in", "dem"])
     ([0, 4], [0, 1])
@@ -179,7 +179,7 @@ def control_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
 
 
 def words_at(spans: Sequence[tuple[int, int]] | np.ndarray, starts: Sequence[int] | np.ndarray) -> list[int]:
-    """The word of each token by its first character, from the words' start characters."""
+    """The index of the word that contains each token's first character; `starts` has the words' first characters."""
     first = np.asarray(spans, dtype=np.int64).reshape(-1, 2)[:, 0]
     return np.maximum(np.searchsorted(np.asarray(starts), first, side="right") - 1, 0).tolist()
 

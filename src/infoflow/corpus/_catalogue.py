@@ -25,11 +25,11 @@ Texts = Callable[[], Iterable[str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leakage:
-    """Shares of the rows of a held-out part; those of targets are None for a corpus without translations."""
+    """Shares of the rows of a held-out part that also occur in training; None for targets if there are none."""
 
     sources: float  # rows whose source occurs in training
     targets: float | None  # rows whose target occurs in training
-    near_sources: float  # rows whose source occurs in training, with equal words or one word apart
+    near_sources: float  # rows whose source has a near duplicate in training
     near_targets: float | None
 
     def to_json(self) -> dict[str, float]:
@@ -59,7 +59,7 @@ def repeated(texts: Iterable[str], others: Texts) -> tuple[int, int, int]:
 
 
 def _occurring(texts: Texts, others: Texts, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]) -> np.ndarray:
-    """Which texts occur in `others`; matching ones of these are selected first, so that only they are in memory."""
+    """Which texts occur in `others`; only those of `others` that occur in the texts are held in memory."""
     return found(texts(), compress(others(), found(others(), texts())))
 
 
@@ -147,12 +147,12 @@ class CorpusDescription:
     words_per_sentence: dict[str, float]  # mean, and percentiles 5, 50, 95 and 100
     columns: tuple[str, ...]
     tag_counts: dict[str, dict[str, int]]  # the ten most frequent tags of each tag column
-    splits: tuple[SplitDescription, ...]  # by the weakest rule and the default; empty if there are too few sentences
+    splits: tuple[SplitDescription, ...]  # by the weakest rule and the default; empty: too few sentences
     examples: tuple[dict[str, str], ...]
 
 
 def describe_corpus(corpus: Corpus, examples: int = 3) -> CorpusDescription:
-    """Statistics of a corpus from a stream of its columns, splits by the weakest and strictest rule, and `examples`."""
+    """Statistics of a corpus, its splits by the weakest and the strictest rule, and its first `examples` sentences."""
     lengths, words = corpus.word_counts, _word_types(corpus)
     documents = None if corpus.documents is None else len(np.unique(corpus.documents))
     percentiles = {f"{share}%": float(np.percentile(lengths, share)) for share in (5, 50, 95, 100)}

@@ -216,7 +216,7 @@ def _kept(full: str, bare: str, behind: str, before: str) -> tuple[int, int]:
 
 
 def _pieces(text: str, roles: Sequence[str], control: Collection[str]) -> Iterator[_Span]:
-    """Stretches of one role, cut at control tokens."""
+    """Pieces of the text with a single role each, cut at control tokens."""
     cuts = {0, len(text)}
     if control:
         longest_first = "|".join(map(re.escape, sorted(control, key=len, reverse=True)))

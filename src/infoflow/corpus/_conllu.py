@@ -195,7 +195,7 @@ def _fields(path: Path, number: int, line: str) -> list[str]:
 
 
 def _kind(path: Path, number: int, identifier: str, expected: int) -> str:
-    """`"word"`, `"range"` (multiword token) or `"empty"` (node)."""
+    """The kind of a line by its identifier: `"word"`, `"range"` (multiword token) or `"empty"` (node)."""
     for separator, kind in (("-", "range"), (".", "empty")):
         first, found, last = identifier.partition(separator)
         if found and _number(first) is not None and _number(last) is not None:

@@ -51,7 +51,7 @@ class Corpus(AbstractSentences):
     def from_text(
         cls, path: str | Path, name: str | None = None, documents: bool = False, lines: Lines = "sentences"
     ) -> "Corpus":
-        """One sentence per line, plain or .gz; blank lines are dropped, or separate `documents`.
+        """Read a text file, plain or .gz, with one sentence per line; blank lines are dropped, or separate `documents`.
 
         If `lines` are paragraphs, each is split into its sentences (see `sentences_of`). A file whose first hundred
         lines do not look like sentences is refused; put `as-is:` before its path to read it anyway.
@@ -74,7 +74,7 @@ class Corpus(AbstractSentences):
         columns: tuple[int, int] = (1, 2),
         name: str | None = None,
     ) -> "Corpus":
-        """Sentence pairs: two files aligned by line, or two `columns` (from 1) of one tab-separated file.
+        """Read sentence pairs from two files aligned by line, or from two `columns` (from 1) of a tab-separated file.
 
         Pairs with a blank side are dropped. For `as-is:` before the first path, see `from_text`.
 
@@ -101,7 +101,7 @@ class Corpus(AbstractSentences):
         documents: bool = False,
         feats: Sequence[str] = (),
     ) -> "Corpus":
-        """A CoNLL-U treebank: words, upos, head (from 0, −1 the root), deprel, and the tags `lemma` and `xpos`.
+        """Read a CoNLL-U treebank: words, upos, head (from 0; −1: the root), deprel, and the tags `lemma` and `xpos`.
 
         `misc` lists keys of the MISC field that become columns in lower case: `("Entity",)` gives `entity`, CorefUD's
         coreference brackets. `feats` does the same for features: `("Number",)` gives `number`. With `documents` each
@@ -127,11 +127,11 @@ class Corpus(AbstractSentences):
         blanks: bool = False,
         word: int = 1,
     ) -> "Corpus":
-        """`word<TAB>tag` lines, a blank line between sentences; `tags` names the tag columns.
+        """Read `word<TAB>tag` lines with a blank line between sentences; `tags` names the tag columns.
 
         A column named `ccg` adds `ccg_left` and `ccg_right` (see `split_category`). With `blanks`, spaces may replace
-        tabs, and lines with -DOCSTART- are skipped, as in CoNLL-2003. `word` is the column of the words, from 1: those
-        before it are dropped.
+        tabs, and lines with -DOCSTART- are skipped, as in CoNLL-2003. `word` is the column of the words, from 1;
+        columns before it are dropped.
 
         Such files do not record spaces. One is assumed between all words, except next to characters of scripts without
         spaces (Chinese, Japanese, Thai, ...).
@@ -147,7 +147,7 @@ class Corpus(AbstractSentences):
     def from_labelled(
         cls, path: str | Path, columns: tuple[int, int] | tuple[int, int, int] = (1, 2), name: str | None = None
     ) -> "Corpus":
-        """`label<TAB>sentence` lines, or `label<TAB>first<TAB>second`: the class of each is its `label`.
+        """Read `label<TAB>sentence` or `label<TAB>first<TAB>second` lines; `label` is the class of each row.
 
         Args:
             path: A tab-separated file without a header, plain or .gz.
@@ -168,7 +168,7 @@ class Corpus(AbstractSentences):
     def from_minimal_pairs(
         cls, path: str | Path, columns: tuple[int, int] | tuple[int, int, int] = (-2, -1, -3), name: str | None = None
     ) -> "Corpus":
-        """Minimal pairs, tab-separated: `text` is the acceptable sentence, `bad` the other, `label` the phenomenon.
+        """Read tab-separated minimal pairs: `text` is the acceptable sentence, `bad` the other, `label` the phenomenon.
 
         BLiMP's own files are tables: `Corpus.from_table(path, text="sentence_good", bad="sentence_bad", label="UID")`.
 
@@ -189,7 +189,7 @@ class Corpus(AbstractSentences):
 
     @classmethod
     def from_squad(cls, path: str | Path, name: str | None = None) -> "Corpus":
-        """Questions about passages in SQuAD's format, 1.1 or 2.0: `text` is the passage, one row for each `question`.
+        """Read questions about passages in SQuAD's format (1.1 or 2.0): `text` is the passage, one row per `question`.
 
         `answers` are spans of the passage, `answer_starts` their start characters; both are empty if the passage has no
         answer (`is_impossible`). The passage is unchanged, white space included. XQuAD and COVID-QA use this format
@@ -201,14 +201,14 @@ class Corpus(AbstractSentences):
             name: Name of the corpus.
 
         Raises:
-            UserError: As in `from_text`; it is not JSON, or not in this format.
+            UserError: As in `from_text`; the file is not JSON, or not in this format.
         """
         path = Path(path)
         return cls._from_files([path], read_squad(path), QUESTION_COLUMNS, {"reader": "squad"}, name)
 
     @classmethod
     def from_word_answers(cls, sentences: str | Path, questions: str | Path, name: str | None = None) -> "Corpus":
-        """Questions about single sentences with answers as word ranges, as in QAMR; columns as in `from_squad`.
+        """Read questions about single sentences, answered by word ranges, as in QAMR; columns as in `from_squad`.
 
         Args:
             sentences: Lines `id<TAB>sentence`, with words separated by spaces.
@@ -240,10 +240,10 @@ class Corpus(AbstractSentences):
         answer_starts: str | None = None,
         references: str | None = None,
     ) -> "Corpus":
-        """Sentences of a named column of a table: .csv, .tsv with a header, .jsonl, .json, .parquet.
+        """Read the sentences in a named column of a table: .csv, .tsv with a header, .jsonl, .json, .parquet.
 
         `"translation.en"` selects a nested value. Rows with a blank or missing cell are dropped. The column `document`
-        names the document of each row; rows of a document are consecutive. For `lines`, and for `as-is:` before a path
+        names the document of each row; its rows must be consecutive. For `lines`, and for `as-is:` before a path
         whose column of sentences holds numbers or labels, see `from_text`. `label` is the column of each sentence's
         class, `bad` the unacceptable sentence of a minimal pair (see `from_minimal_pairs`), `second` the second text of
         a pair, `question` the question about the text (which may then be a list, the turns of a dialogue), `choices`
@@ -263,7 +263,8 @@ class Corpus(AbstractSentences):
         | DialogSum | `text="dialogue", translation="summary"`                            |
 
         Raises:
-            UserError: As in `from_text`; a column is unnamed or missing, or holds something other than text.
+            UserError: As in `from_text`; `text` names no column; a column is missing, or holds something other than
+                text.
         """
         path, as_is = as_it_is(path)
         answer_starts = answer_starts or nested_starts(answers, partial(table_holds, path))
@@ -281,7 +282,7 @@ class Corpus(AbstractSentences):
     def from_sentences(
         cls, sentences: Sequence[Any], name: str = "sentences", documents: Sequence[Any] | np.ndarray | None = None
     ) -> "Corpus":
-        """A list of sentences, or of pairs of a sentence and its translation; `documents` lists their documents.
+        """A corpus from a list of sentences, or of (sentence, translation) pairs; `documents` lists their documents.
 
         Raises:
             UserError: The list is empty, or an entry is neither, or differs in kind from the first.
@@ -321,7 +322,7 @@ class Corpus(AbstractSentences):
         answer_starts: str | None = None,
         references: str | None = None,
     ) -> "Corpus":
-        """Sentences of a named column of a pandas or polars frame; other arguments as in `from_table`.
+        """A corpus from a named column of a pandas or polars frame; other arguments as in `from_table`.
 
         Raises:
             UserError: A column is missing, or holds something other than text.
@@ -353,7 +354,7 @@ class Corpus(AbstractSentences):
         answer_starts: str | None = None,
         references: str | None = None,
     ) -> "Corpus":
-        """One split of a Hugging Face dataset; arguments name its columns (`"translation.en"` reaches into a dict).
+        """A corpus from one split of a Hugging Face dataset; arguments name its columns (`"translation.en"`: nested).
 
         Class labels become their names. With `text=None`, or if the text differs from the words, the text is the words
         joined as in `from_tagged`. For `document`, `lines`, `label` and the rest, see `from_table`.
@@ -453,7 +454,7 @@ class Corpus(AbstractSentences):
     ) -> "CorpusSplit":
         """Train, validation and test parts; `validation` and `test` are shares of the distinct source sentences.
 
-        A sentence's part depends only on (seed, its text, ignoring case, spacing and compatibility forms), so all
+        A sentence's part depends only on `seed` and its text (ignoring case, spacing and compatibility forms), so all
         translations of a source are in one part, and a test sentence stays in its part when the corpus grows. Then rows
         that would leak are left out, first from training, then from validation. The test part is never reduced.
 
@@ -464,14 +465,14 @@ class Corpus(AbstractSentences):
         | `source`          | a source                                                                           |
 
         "One word apart" is one word substituted, inserted or deleted if both sentences have at least four words,
-        without punctuation. Of 147,896 training pairs of `tatoeba-en-fr` with at most ten words, a test share of 0.1
-        and a validation share of 0.02 leave 124,545, instead of 145,371 for `both-sides`. If near duplicates are so
+        without punctuation. For `tatoeba-en-fr` with at most ten words, a test share of 0.1 and a validation share of
+        0.02, this rule keeps 124,545 of 147,896 training pairs; `both-sides` keeps 145,371. If near duplicates are so
         frequent that less than half of the training or validation part would be left, the next weaker rule is used.
         `rule` of the result says which rule was used, and a note reports it.
 
-        If the corpus has documents, all sentences of a document are in one part, determined by (seed, the text of the
-        document). A document is left out only as a whole, if the rule forbids at least half of its sentences; otherwise
-        frequent sentences ("Yes.") would be missing from all running text.
+        If the corpus has documents, all sentences of a document are in one part, determined by `seed` and the text of
+        the document. A document is left out only as a whole, if the rule forbids at least half of its sentences;
+        otherwise frequent sentences ("Yes.") would be missing from all running text.
 
         Raises:
             UserError: A share is outside [0, 1), the rule is unknown, or there are too few sentences for a requested

@@ -1,4 +1,4 @@
-"""Documents of a corpus, and sentences that repeat others exactly or up to one word."""
+"""Documents of a corpus, and sentences that repeat others exactly or with one word changed."""
 
 # S sentence, W word of any sentence of a batch, X part taken out of a sentence: a word, or two characters
 
@@ -25,7 +25,7 @@ from ._columns import Row, is_missing
 
 
 def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
-    """The rows with a number, from 0, for each name in `document`."""
+    """The rows with each document name replaced by a number, from 0."""
     seen: set[int] = set()  # hashes, because names may be long
     current: Any = None
     for number, row in enumerate(rows, start=1):
@@ -81,7 +81,7 @@ def most_of_document(found: np.ndarray, documents: np.ndarray) -> np.ndarray:
 LEAST_WORDS = 4
 """Shorter sentences are near duplicates only if their words are equal: `I see.` and `I know.` are not."""
 
-_BATCH = 1 << 14  # sentences whose signatures are in memory at a time, with those of the sentences to find
+_BATCH = 1 << 14  # sentences read at a time
 
 
 def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:

@@ -47,7 +47,7 @@ _FACTS = "encoded.json"
 TextBatch = tuple[Sequence[str], Sequence[Sequence[int]] | None]
 """Texts, and where words are known the character at which each begins."""
 _LOOKED_AT = 1_000_000  # tokens
-_FEW = 0.05  # minimum share of words unknown to a tokenizer for a note
+_FEW = 0.05  # a note is shown from this share of words that the tokenizer does not know
 _noted: set[str] = set()
 
 

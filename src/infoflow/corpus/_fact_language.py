@@ -33,7 +33,7 @@ class FactSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactConfig(FactSettings):
-    """The number of facts, their exposure, and their wording.
+    """Everything that, with a seed, determines a world of facts: their number, exposure and wording.
 
     Raises:
         UserError: A setting is out of range; `__post_init__` checks those that depend on each other.
@@ -46,7 +46,7 @@ class FactConfig(FactSettings):
     withheld: Probability = 0.15  # share of facts that occur nowhere, as a chance control
     later: Share = 0.1  # share of entities without facts and passages until the index is edited
     changed_every: Annotated[int, Limits(at_least=1, at_most=10**6)] = 7  # one in this many trained facts changes later
-    weights: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # exposures, shared equally by trained facts
+    weights: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # exposures; each is equally frequent
     zipf: bool = False  # objects by Zipf's law, so that guessing the most frequent one scores above 0
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class FactWords:
     objects: tuple[tuple[str, ...], ...]  # for each pair of relations except dates
 
     def object_words(self, relation: int, number: int) -> tuple[str, ...]:
-        """The words of an object of the relation: one, or month and year."""
+        """The words of an object of the relation: one word, or the month and year of a date."""
         pair = relation // 2
         if pair < len(self.objects):
             return (self.objects[pair][number],)
@@ -177,7 +177,7 @@ Kind = Literal["trained", "changed", "held out", "withheld", "later"]
 """Where a fact occurs.
 
 In this order: in training queries and the index; the same, but with another object in the edited index; only in the
-index; nowhere; only in the edited index, for a later entity. These are the specification's T, U, H, W and S.
+index; nowhere; only in the edited index, for an entity that is added later.
 """
 
 
@@ -195,7 +195,7 @@ class Fact:
 
     @property
     def trained(self) -> bool:
-        """Whether it is in training queries."""
+        """Whether the fact is in training queries."""
         return self.weight > 0
 
 

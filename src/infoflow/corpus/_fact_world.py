@@ -40,13 +40,13 @@ Part = Literal["train", "test"]
 class FactWorld:
     """A world of facts, determined by (config, seed); a larger one extends a smaller one.
 
-    | kind     | in training queries | in a passage           | share               |
-    |----------|---------------------|------------------------|---------------------|
-    | trained  | yes                 | yes                    | 70 %, `changed` too |
-    | changed  | yes                 | another object, edited | 1 of 7 of these     |
-    | held out | no                  | yes                    | 15 %                |
-    | withheld | no                  | no                     | 15 %                |
-    | later    | no                  | in the edited index    | all of 10 % of the entities |
+    | kind     | in training queries | in a passage                               | share                          |
+    |----------|---------------------|--------------------------------------------|--------------------------------|
+    | trained  | yes                 | yes                                        | 70 %, `changed` included       |
+    | changed  | yes                 | yes; with another object in the edited one | 1 in 7 of these 70 %           |
+    | held out | no                  | yes                                        | 15 %                           |
+    | withheld | no                  | no                                         | 15 %                           |
+    | later    | no                  | only in the edited index                   | all facts of 10 % of the entities |
 
     A passage's number is its position in `passages()`; the edited index keeps it, and later entities are at the end.
     """
@@ -72,7 +72,7 @@ class FactWorld:
         return tuple((given[one % len(given)], family[one // len(given)]) for one in drawn)
 
     def of_kind(self, *kinds: Kind) -> list[Fact]:
-        """The facts of these kinds; all facts if no kind is given."""
+        """The facts of the given kinds; all facts if no kind is given."""
         return [fact for fact in self.facts if not kinds or fact.kind in kinds]
 
     def answer(self, fact: Fact, edited: bool = False) -> str:
@@ -199,7 +199,7 @@ def draw_facts(config: FactConfig, seed: int) -> list[Fact]:
 
 
 def changed_object(chosen: int, choices: int, fact: int, seed: int, purpose: str) -> int:
-    """A different object, `(o + 1 + U{0..m−2}) mod m`."""
+    """An object other than the fact's object o, uniform among the m − 1 others: `(o + 1 + U{0..m−2}) mod m`."""
     step = int(hash64_array((f"facts-{purpose}", seed), np.array([fact]))[0] % np.uint64(choices - 1))
     return (chosen + 1 + step) % choices
 
@@ -271,10 +271,10 @@ def fact_rows(world: FactWorld) -> Iterator[Row]:
 
 
 def num_queries(world: FactWorld) -> int:
-    """Sentences about facts in the training text."""
+    """Number of sentences about facts in the training text."""
     return len(TRAINING_WORDINGS) * sum(fact.weight for fact in world.facts)
 
 
 def num_language(world: FactWorld, queries: int) -> int:
-    """Number of language sentences for this many fact sentences."""
+    """Number of sentences of the language in the training text, given its number of queries about facts."""
     return round(queries * world.config.language / (1 - world.config.language))

@@ -1,4 +1,4 @@
-"""Format of a file: formats of other programs, and the encoding of its text."""
+"""Recognising files of other programs, and the encoding of a text file."""
 
 import re
 import unicodedata
@@ -49,7 +49,7 @@ _SUFFIXES = {suffix: what for what, listed in _NAMED.items() for suffix in liste
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinePattern:
-    """The format of a file in which more than a share of the lines match a pattern; None tests the first line only."""
+    """A format in which more than `share` of a file's lines match `pattern` (None: in which its first line matches)."""
 
     pattern: re.Pattern[str]
     share: float | None
@@ -137,7 +137,7 @@ def kind_by_name(suffix: str) -> str | None:
 # Guesses the encoding of bytes that are not UTF-8, from the text that they would give.
 
 
-_SHOWN = 60  # characters of a line in a message
+_SHOWN = 60  # maximum characters of a line in a message
 _MOST = 4  # encodings named
 _LEAST = 0.75  # minimum share of common characters
 _MARKS = (
@@ -190,7 +190,7 @@ def readings(data: bytes) -> list[tuple[str, str]]:
 
 
 def advice(data: bytes) -> str:
-    """Advice for a file with these bytes."""
+    """Advice on how to convert a file with these bytes to UTF-8."""
     if not (found := readings(data)):
         return "Convert it to UTF-8 from its original encoding."
     listed = "".join(f"\n  {name}: {text}" for name, text in found)

@@ -108,7 +108,7 @@ DEGREE_ENDING = "um"
 
 
 def translate(clause: Clause) -> list[str]:
-    """The words of the translation."""
+    """The words of the clause's translation."""
     return [*_clause(clause), STOP]
 
 
@@ -168,7 +168,7 @@ def _verb_phrase(phrase: VerbPhrase, subject: GenderAndNumber) -> list[str]:
 
 
 class Draws:
-    """Uniform numbers of sentence `index` under `seed`, in order."""
+    """The sequence of uniform random numbers for sentence `index` under `seed`."""
 
     def __init__(self, seed: int, index: int, first: list[float]) -> None:
         self._seed, self._index = seed, index
@@ -189,12 +189,12 @@ class Draws:
         return self.uniform() < probability
 
     def pick(self, items: "Zipfian[Item]") -> Item:
-        """A random item, by its frequency."""
+        """A random item, drawn by its frequency."""
         return items.at(self.uniform())
 
 
 class Sampler:
-    """Draws sentences of a lexicon; deeper phrases are simpler, so that every sentence ends."""
+    """Draws sentences from a lexicon; deeper phrases are simpler, so that every sentence ends."""
 
     def __init__(self, lexicon: Lexicon, rates: Rates, exponent: float, max_depth: int) -> None:
         self._words: dict[str, Zipfian[Lemma]] = {
@@ -289,7 +289,7 @@ class Zipfian(Generic[Item]):
 
 
 def draws_of(seed: int, num: int) -> Iterator[Draws]:
-    """The draws of sentences 0..num − 1, hashed many sentences at a time."""
+    """The random draws for sentences 0..num − 1, computed for many sentences at a time."""
     counters = np.arange(_DRAWS_AT_ONCE)
     for start in range(0, num, _CHUNK_SENTENCES):
         indices = np.arange(start, min(start + _CHUNK_SENTENCES, num))

@@ -84,7 +84,7 @@ _TARGET_CODAS = listed("l n r k t x")
 
 @dataclass(frozen=True, slots=True)
 class Lemma:
-    """A lemma. `plural` is a noun's plural or a verb's plural (the lemma itself); else the lemma."""
+    """A lemma. `plural` is the plural of a noun; for other words, verbs included, it is the lemma itself."""
 
     lemma: str
     singular: str
@@ -165,7 +165,7 @@ def _stems(syllables: int, onsets: tuple[str, ...], vowels: tuple[str, ...], cod
 
 
 class _TargetStems:
-    """Provides stems of the target language without repetition."""
+    """Makes stems of the target language, each at most once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

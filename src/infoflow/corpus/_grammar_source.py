@@ -46,7 +46,7 @@ class NounPhrase:
 
     @property
     def ends_in_relative(self) -> bool:
-        """Whether the last words belong to a relative clause, which would absorb following words."""
+        """Whether the last words belong to a relative clause, to which following words would be attached."""
         if self.second:
             return self.second.ends_in_relative
         return self.relative is not None or (self.place is not None and self.place.noun.ends_in_relative)

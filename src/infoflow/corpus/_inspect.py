@@ -18,8 +18,8 @@ AS_IS = "as-is:"
 """Prefix of a path whose file should not be inspected."""
 
 _ROWS = 100
-_SHOWN = 90  # characters of a row in a message
-_WORDS = 20  # one-word lines that make a word list
+_SHOWN = 90  # maximum characters of a row in a message
+_WORDS = 20  # minimum number of one-word lines in a word list
 _MEMBER = re.compile(r'^\s*(?:"(?:[^"\\]|\\.)*"\s*(?::|,?\s*$)|[\[\]{}],?\s*$|\{\s*".*\},?\s*$)')
 _QUOTED = re.compile(r'^\s*"(?:[^"\\]|\\.|"")*"\s*$')
 _NUMBERED = re.compile(r"^\s*[(\[]?(\d{1,9})(?:[.):\]]|\.\))?\s")
@@ -31,13 +31,13 @@ Found = tuple[str, str]
 
 
 def as_it_is(source: str | Path) -> tuple[Path, bool]:
-    """The path of a file, and whether to skip inspection."""
+    """The path without the prefix `as-is:`, and whether it had that prefix, so that inspection is skipped."""
     name = str(source)
     return Path(name.removeprefix(AS_IS)), name.startswith(AS_IS)
 
 
 def check_sentences(path: Path, name: str) -> None:
-    """Check that a text file could have one sentence per line."""
+    """Raise a UserError unless a text file could have one sentence per line."""
     lines = _first_lines(path)
     by_name = kind_by_name(Path(path.name.removesuffix(".gz")).suffix[1:])
     by_lines = next((found for looks in _KINDS if lines and (found := looks(lines))), None)
@@ -82,7 +82,7 @@ def check_columns(
 
 
 def plausible(rows: Iterator[Row | None], path: Path, columns: dict[str, str]) -> Iterator[Row | None]:
-    """Yield the rows, after checking that the columns called `columns` in the file could hold sentences."""
+    """Yield the rows after checking that their columns, called `columns` in the file, could hold sentences."""
     first = list(islice(rows, _ROWS))
     for column, name in columns.items():
         cells = [row[column] for row in first if row and isinstance(row.get(column), str)]
@@ -143,7 +143,7 @@ def _is_json(line: str) -> bool:
 
 
 def _table(lines: Sequence[str]) -> Found | None:
-    """Tab-separated columns on most lines; or comma-separated ones, with a header, numbers or quotation marks."""
+    """Detect tab-separated columns on most lines, or comma-separated ones with a header, numbers or quotation marks."""
     if len(lines) < 2:
         return None
     tabs, times = Counter(line.count("\t") for line in lines).most_common(1)[0]
@@ -169,7 +169,7 @@ def _table(lines: Sequence[str]) -> Found | None:
 
 
 def _mixed_ends(lines: Sequence[str]) -> Found | None:
-    """Carriage returns inside many lines, which suggest that some lines end as on old Macintoshes."""
+    """Detect carriage returns inside many lines, which suggest that some lines end as on old Macintoshes."""
     if len(lines) > 2 and _share(lines, lambda line: "\r" in line.strip()) > 0.2:
         return (
             "has carriage returns inside its lines, as if it mixed two kinds of line ends",
@@ -179,7 +179,7 @@ def _mixed_ends(lines: Sequence[str]) -> Found | None:
 
 
 def _in_front(lines: Sequence[str]) -> Found | None:
-    """A number or unique identifier before every line."""
+    """Detect a number or a unique identifier at the start of every line."""
     numbers = [int(found[1]) if (found := _NUMBERED.match(line)) else -1 for line in lines]
     follow = all(second in (first + 1, 0, 1) for first, second in pairwise(numbers))  # numbers may restart
     if len(lines) > 2 and follow and min(numbers) >= 0 and len(set(numbers)) > 1:

@@ -76,7 +76,7 @@ def generate_grammar(num: int, seed: int = 0, config: GrammarConfig | None = Non
 
 
 def generate_facts(config: FactConfig | None = None, seed: int = 0) -> FactWorld:
-    """A world of facts: entities, relations, trained, held-out, withheld and changed facts; needs no network.
+    """A world of facts: entities, their relations, and trained, held-out, withheld and changed facts; needs no network.
 
     Everything depends only on (`seed`, `config`), and a larger world extends a smaller one. `fact_corpus` makes its
     training text; its passages and questions are methods of the world.
@@ -131,7 +131,7 @@ def load_corpus(
     lines: Lines = "sentences",
     **options: Any,
 ) -> Corpus:
-    """A corpus by name or path, or from objects in memory; `options` go to the reader.
+    """A corpus by name or path, or from objects in memory; `options` are passed to the reader.
 
     | source                       | corpus                                                        |
     |------------------------------|---------------------------------------------------------------|
@@ -158,18 +158,18 @@ def load_corpus(
         source: One of the sources above.
         text_column: The column of the sentences in a table or dataset; default for datasets: `text`.
         translation_column: The column of their translations.
-        document_column: The column of each row's document; rows of a document are consecutive.
+        document_column: The column of each row's document; rows of a document must be consecutive.
         label_column: The column of each sentence's class or target number.
         bad_column: The column of the unacceptable sentence of a minimal pair.
         second_column: The column of the second text of a pair.
         question_column: The column of the question about each text.
         choices_column: The column of the answer choices, lists of texts.
         answers_column: The column of the answers contained in each text, lists of texts.
-        answer_starts_column: The column of their start characters, lists of whole numbers.
+        answer_starts_column: The column of the start characters of the answers, lists of whole numbers.
         references_column: The column of further references in addition to the translation, lists of texts.
         documents: Whether to read documents: separated by blank lines in a text file, by `# newdoc` in CoNLL-U.
         lines: Content of a line of a text file, or of a cell of `text_column`: `"paragraphs"` are split into sentences.
-        options: Options of the reader.
+        options: Other arguments of the reader in the table above.
 
     Raises:
         UserError: There is no such corpus, it cannot be read, or a column is missing or not applicable.
@@ -320,7 +320,7 @@ def _from_pair(name: str, columns: Collection[str], options: dict[str, Any], as_
 
 
 def hub_dataset(name: str, config: str | None = None) -> Any:
-    """One split of a data set: NAME, OWNER/NAME or NAME:SPLIT."""
+    """One split of a data set on the hub; `name` is NAME, OWNER/NAME or NAME:SPLIT."""
     from datasets import load_dataset
 
     path, _, split = name.partition(":")

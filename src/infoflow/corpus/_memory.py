@@ -112,7 +112,7 @@ def _records(dataset: Dataset | IterableDataset) -> Iterator[Mapping[str, Any]]:
 
 
 def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDataset:
-    """The dataset, if it is one split with those columns; else a UserError."""
+    """Return the dataset if it is one split with those columns; else raise a UserError."""
     if isinstance(dataset, DatasetDict | IterableDatasetDict):
         raise UserError(
             f'The dataset has splits {", ".join(dataset)}: choose one, such as dataset["{next(iter(dataset))}"].'

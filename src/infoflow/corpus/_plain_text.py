@@ -25,7 +25,7 @@ Lines = Literal["sentences", "paragraphs"]
 
 _SPACED, _UNSPACED = ".!?।॥؟۔።፧։", "。！？｡။។"
 STOPS = frozenset(_SPACED + _UNSPACED)
-"""Signs that end a sentence, before white space or anywhere."""
+"""Signs that end a sentence, either before white space or anywhere."""
 
 _VERSION = 2  # increase when a paragraph is split differently
 
@@ -57,12 +57,12 @@ def sentences_of(paragraph: str) -> list[str]:
 
 
 def cut_facts(lines: str) -> dict[str, Any]:
-    """Key entries of a corpus whose lines were split; empty otherwise."""
+    """Entries that the cache key of a corpus gets if its lines are split; empty otherwise."""
     return {"paragraphs": _VERSION} if lines == "paragraphs" else {}
 
 
 def cut_lines(rows: Iterator[Row | None], lines: str) -> Iterator[Row | None]:
-    """The rows; a row of paragraphs becomes one row per sentence, with the same other values."""
+    """The rows; a row of paragraphs becomes one row per sentence, with its other values repeated."""
     if lines not in get_args(Lines):
         raise UserError(f"lines must be among {', '.join(get_args(Lines))}. Got {as_written(lines)}.")
     return _cut(rows) if lines == "paragraphs" else rows

@@ -1,4 +1,4 @@
-"""Running text as windows, and pairs of segments for predicting the next segment (BERT) or their order (ALBERT)."""
+"""Windows of running text, and pairs of segments for predicting the next segment (BERT) or the order (ALBERT)."""
 
 from array import array
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarr
     where it ends, so every sentence is in exactly one window. A sentence longer than the budget forms its own window
     (and is truncated when read). This is fairseq's break mode `complete`, without windows across documents.
 
-    `lengths` are the tokens of each sentence, int (sentence,), and `budget` those of a window, without special ones;
+    `lengths` are the numbers of tokens of the sentences, int (sentence,), without special ones, as is `budget`;
     `documents` are numbers, equal for consecutive sentences of one text (`Corpus.stretches`), int64 (sentence,).
 
     >>> windows(np.array([3, 4, 2, 9, 1]), np.array([0, 0, 0, 0, 1]), budget=7).tolist()
@@ -60,7 +60,7 @@ _FIELDS = 7
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SegmentPairs:
-    """Segments as ranges of the corpus's tokens, without special ones."""
+    """Pairs of segments A and B as ranges of the corpus's tokens, special ones not counted."""
 
     first: np.ndarray  # int64 (pair, 2): begin and end of A
     second: np.ndarray  # int64 (pair, 2): begin and end of B
@@ -99,8 +99,9 @@ def segment_pairs(
     depends only on (`seed`, its number) and the corpus. If a part lacks sentences of a document, the text before and
     after the gap counts as two texts of one document.
 
-    `lengths` are the tokens of each sentence without special ones, `ids` are `Corpus.ids`: int (sentence,). A pair with
-    its three special tokens has at most `max_tokens`. `copies` is BERT's dupe_factor, `short_share` its short_seq_prob.
+    `lengths` are the sentences' numbers of tokens without special ones, `ids` is `Corpus.ids`: int (sentence,). A pair
+    has at most `max_tokens`, three special ones included. `copies` is BERT's dupe_factor, `short_share` its
+    short_seq_prob.
     `key` identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
     """
     _check(documents, max_tokens, kind, copies, short_share, lone)
@@ -202,7 +203,7 @@ class _Cutter:
 def _shortened(
     first: tuple[int, int], second: tuple[int, int], budget: int, generator: np.random.Generator
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Both ranges, with tokens removed from the longer one's front or back until `budget` are left.
+    """Both ranges, with tokens removed from the front or back of the longer one until `budget` are left in all.
 
     Once both are equally long, they lose tokens in turn, the second first.
     """

@@ -127,14 +127,14 @@ def _assign(corpus: AbstractSentences, seed: int, validation: float, test: float
 def split_numbers(
     texts: Iterable[str], seed: int, documents: np.ndarray | None = None, purpose: str = "split"
 ) -> np.ndarray:
-    """A number in [0, 1) for each source sentence, determined by (seed, sentence).
+    """A number in [0, 1) for each source sentence, determined by the seed and the sentence.
 
-    If documents are known, it is determined by (seed, the sentences of the document in order).
+    If documents are known, it is determined by the seed and the sentences of the document in order.
 
     Case, spacing and compatibility forms (NFKC) are ignored. Otherwise a tokenizer that lower-cases or normalises would
     see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` as one character or two.
 
-    Numbers for different `purpose`s are independent, so a test part for one is spread evenly over another's parts.
+    Numbers for different `purpose`s are independent, so the parts of one purpose are spread evenly over another's.
     """
     numbers = hashes(map(normalised, texts), key=f"{purpose}-{seed}")
     return (numbers if documents is None else document_hashes(numbers, documents)) / 2.0**64

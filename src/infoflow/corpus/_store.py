@@ -42,7 +42,7 @@ def cache_folder() -> Path:
 
 
 def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
-    """The folder `place` of the cache, as in `kept`; making it also removes leftovers of killed processes."""
+    """The folder `place` of the cache, filled by `make` if it is missing; leftovers of killed processes are removed."""
     root = cache_folder()
     folder = root / place
     if disagreement(folder) is None:
@@ -98,7 +98,7 @@ _CORPORA, _DATA, _FACTS = "corpora", "data.arrow", "corpus.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Stored:
-    """A corpus as Arrow."""
+    """A corpus as an Arrow dataset."""
 
     dataset: Dataset
     digest: str  # of the content, whether it comes from .gz, plain text or another source
@@ -106,7 +106,7 @@ class Stored:
 
 
 def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: str | None = None) -> Stored:
-    """Consume `rows` (None marks a line without a sentence) batch by batch.
+    """Store `rows`, which are read batch by batch; None marks a line without a sentence.
 
     Rows with words get `word_starts` if their reader does not set them. A text that differs from its words is replaced
     by them (`running_text`), so that encoding, display and splitting use the same text.

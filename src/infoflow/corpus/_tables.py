@@ -38,7 +38,7 @@ class RecordTable:
     """The columns of a table, and its numbered records, read on demand."""
 
     columns: Sequence[str]
-    records: Callable[[Sequence[str]], Records]  # of at least these columns
+    records: Callable[[Sequence[str]], Records]  # records with at least these columns
 
 
 def is_table(path: Path) -> bool:
@@ -120,7 +120,7 @@ def readers(extra: Collection[str]) -> dict[str, Callable[..., str | None]]:
 
 
 def completed(row: Row, where: str, number: int) -> Row | None:
-    """The row, without the translation among its `references`; None if a required value is missing."""
+    """The row, with the translation removed from its `references`; None if a required value is missing."""
     if not all(row[name] for name in NEEDED & row.keys()):
         return None
     if {"answers", "answer_starts"} <= row.keys() and len(row["answers"]) != len(row["answer_starts"]):

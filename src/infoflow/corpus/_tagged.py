@@ -16,7 +16,7 @@ from ._tables import parsed_json, read_document
 
 
 class CategoryParts(NamedTuple):
-    """A word's arguments on either side: outermost first, separated by spaces; empty for none."""
+    """The arguments in a CCG category on either side: outermost first, separated by spaces; empty for none."""
 
     left: str
     right: str
@@ -299,7 +299,7 @@ def read_word_answers(sentences: Path, questions: Path) -> Iterator[Row | None]:
 
 
 def _question(text: str, entry: Any, where: str, number: int) -> Row | None:
-    """The row of one of `qas`."""
+    """The row of one question, an entry of `qas`."""
     if not isinstance(entry, Mapping):
         raise UserError(f"{where}, question {number}: expected an object. Got {as_written(entry)}.\nCorrect it.")
     question = plain_text(entry.get("question"), where, number, "question").strip()
@@ -315,7 +315,7 @@ def _question(text: str, entry: Any, where: str, number: int) -> Row | None:
 
 
 def _answer(answer: Any, where: str, number: int) -> tuple[str, int]:
-    """An answer, and its stated start character in the passage."""
+    """The text of an answer, and the start character in the passage that the file gives for it."""
     start = answer.get("answer_start") if isinstance(answer, Mapping) else None
     if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < 1 << 31:
         raise UserError(

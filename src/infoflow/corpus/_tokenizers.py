@@ -63,7 +63,7 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     if _alike(chosen, plain):
         return chosen
     vocabulary = plain.get_vocab()
-    for name in _SPECIAL:  # tokens that the files do not set but the class does
+    for name in _SPECIAL:  # special tokens that the class sets and the files do not
         token = getattr(chosen, name)
         if getattr(plain, name) is None and token in vocabulary:
             setattr(plain, name, token)
@@ -87,7 +87,7 @@ def _named_class(source: str | Path, options: dict[str, Any]) -> type[PreTrained
 def _as_sentencepiece(
     chosen: PreTrainedTokenizerBase, source: str | Path, options: dict[str, Any]
 ) -> PreTrainedTokenizerBase:
-    """Use Llama's class for a sentencepiece model, since the generic class drops the space expected before the text."""
+    """Use Llama's class for a sentencepiece model if the given class splits a word differently than that model does."""
     file = getattr(chosen, "vocab_file", None)
     if not isinstance(file, str) or not file.endswith(".model"):
         return chosen

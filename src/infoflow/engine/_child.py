@@ -49,7 +49,7 @@ def find_stage(entry: str, folder: str, key: str) -> Stage:
 
 
 def engine_folder(folder: Path | str) -> Path:
-    """The folder in a run folder through which engines exchange notes."""
+    """The subfolder of a run folder in which engines record what is done, for their workers to see."""
     return Path(folder) / "work" / ".engine"
 
 

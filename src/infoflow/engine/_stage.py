@@ -1,4 +1,4 @@
-"""The stages that an engine runs: their messages, their display, their ends and their faults."""
+"""The stages that an engine runs: their protocol, messages and display, how they end, and their faults."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ EndingState = Literal["done", "failed", "skipped", "stopped"]
 
 @runtime_checkable
 class Stage(Protocol):
-    """A piece of work that ends in files and may need other stages."""
+    """A piece of work that writes its results to files and may need the results of other stages."""
 
     @property
     def key(self) -> str:

@@ -230,7 +230,7 @@ def security_of(certificate: str, key: str) -> Security:
 
 
 async def _leave(worker: Worker) -> None:
-    """Accept nothing new, let running stages save, and return them."""
+    """Accept nothing new, let running stages save, and return them to the scheduler."""
     worker.status = Status.closing_gracefully
     supervisors = [plugin.supervisor for plugin in worker.plugins.values() if isinstance(plugin, StagePlugin)]
     for supervisor in supervisors:

@@ -67,7 +67,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
 
 
 def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
-    """Yield up to `_MOST` replicas of each source, with a distinct training run (or pair of runs) for each side."""
+    """Yield up to `_MOST` replicas per choice of `_sources`; each side gets its own training run or pair of runs."""
     sources = [
         source
         for source in _sources(sides)
@@ -105,7 +105,7 @@ def _orders(size: int, places: int) -> list[tuple[int, ...]]:
 
 
 def _around_mean(one: Samples) -> np.ndarray:
-    """The numbers of each unit, (U, K), with deviations from their mean divided by the root of the number of seeds."""
+    """The numbers of each seed or pair, (U, K), with deviations from their mean divided by the root of U."""
     mean_1K = one.mean()
     return mean_1K + (one.values_UK - mean_1K) / np.sqrt(len(one.seeds))
 

@@ -30,12 +30,12 @@ def total_fall(curves: np.ndarray) -> np.ndarray:
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Rank correlation of each row, (N, 1), ties by average rank; NaN for a constant row."""
+    """Rank correlation of the rows of `first` and `second`, (N, 1), ties by average rank; NaN for a constant row."""
     return representations.spearman_rows(first, second)[:, None]
 
 
 def depth_correlation(curves: np.ndarray) -> np.ndarray:
-    """Rank correlation of each row with depth, (N, 1)."""
+    """Rank correlation of each curve with depth, (N, 1)."""
     return spearman(curves, np.arange(curves.shape[1])[None])
 
 

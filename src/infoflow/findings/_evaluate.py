@@ -49,7 +49,7 @@ class ExternalModel:
         )
 
     def notes(self, finding: Finding) -> list[str]:
-        """Notes on the model that a reader of the verdict should know."""
+        """Facts about the model that a reader of the verdict should know."""
         about = finding.learned[0]
         found = [f"judged on {self.name}, an external model"]
         if self.task != about.name:
@@ -83,7 +83,7 @@ def external_models(tables: Tables) -> list[ExternalModel]:
 
 
 def group_of_external(tables: Tables, names: Iterable[str], model: ExternalModel, objective: Spec) -> ModelGroup:
-    """The named tables' rows about an external model and its control, as if the model had learned the objective."""
+    """The rows of the named tables about an external model and its control, with `objective` as their objective."""
     kept: dict[str, pd.DataFrame] = {}
     for name in names:
         frame = tables.get(name)

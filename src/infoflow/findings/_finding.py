@@ -46,7 +46,7 @@ class Condition:
     of: int = 0  # values are shares of this many things in each seed, such as heads; 0: not counted
     step: float = 0.0  # resolution of the values: the interval extends at least this far each way
     reach: tuple[float, float] = (0.0, 0.0)
-    """How far below and above the values the truth may lie, if they come from a time that is only a bound.
+    """How far below and above the values the truth may lie, if the values come from times that are only bounds.
 
     NaN means no limit; nothing is decided on that side.
     """

@@ -61,7 +61,7 @@ _HEAD = ["layer", "head"]
 
 
 def heads(name: str, objective: Spec, **alternatives: object) -> Table:
-    """Rows about self-attention heads; if a value is a tuple of alternatives, the first one that exists is read."""
+    """Rows about self-attention heads; of a tuple of alternatives for a column, the first value that exists is read."""
     wide = {key: value if isinstance(value, tuple) else (value,) for key, value in alternatives.items()}
     return Table(name, objective, known=True).where(kind="self", **wide)
 
@@ -81,7 +81,7 @@ def one_head(*tables: Table, less_baseline: tuple[bool, ...], thresholds: tuple[
 
 
 def busiest_layer(*tables: Table, relative: Table) -> Reading:
-    """Means over heads in the layer with the first table's largest mean; that of `relative` is over its baseline's."""
+    """Means over heads in the layer with the first table's largest mean; for `relative`, as a ratio to its baseline."""
     return together(_busiest, *tables, relative)
 
 

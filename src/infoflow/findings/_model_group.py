@@ -120,7 +120,7 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._known:
             frame = self._tables[name]
-            if name == "alignment" and "objective" not in frame:  # its models had no names, but were the same
+            if name == "alignment" and "objective" not in frame:  # as in old tables, which cover only this one
                 frame = frame.assign(objective=MASKED.name)
             frame = frame if frame.empty else with_keys(frame)
             columns = [c for c in ("architecture", "architecture_a", "architecture_b") if c in frame]

@@ -54,7 +54,7 @@ def too_few(outcomes: Iterable[Outcome], num_seeds: int) -> list[TooFew]:
 
 
 def too_few_orders(what: str, there: int, level: float) -> TooFew | None:
-    """Whether the orders are so few that chance produces the claimed one more often than `level`."""
+    """What is missing if `there` items have so few orders that chance gives the claimed one more often than `level`."""
     least = next(number for number in range(1, 100) if 1 / factorial(number) <= level)
     return TooFew("hold", what, least, there) if there < least else None
 

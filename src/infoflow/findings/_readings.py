@@ -2,7 +2,7 @@
 
 An event found at the first checkpoint may have happened at any earlier update, and a change that is still going on at
 the last checkpoint may end at any later update. So the truth may lie below or above a number computed from such times.
-A claim tells its condition how far (`Condition.reach`), and no verdict depends on the unknown side.
+A claim passes these distances to its condition (`Condition.reach`), and no verdict depends on the unknown side.
 
 Readings return the two parts of `reach` (how far the truth may lie below and above; NaN if unlimited) as separate
 numbers, since they differ between seeds. The mean over seeds is then the reach of the mean.
@@ -45,7 +45,8 @@ def probe_scores(
     )
 
 
-# Readings of closed self-attention: the share of what a model has learned that depends on it.
+# Readings of self-attention: the share of what a model has learned that is lost if the attention is closed, so that
+# each token attends only to itself.
 #
 # If a seed has models that were retrained with the attention closed, the shares come from them; otherwise the attention
 # is closed only at test time.
@@ -54,7 +55,7 @@ ENCODER, DECODER = "encoder-self", "decoder-self"
 
 
 def lost_share(kind: str, less: str = "") -> Reading:
-    """The share lost if this kind is closed in all blocks, whether the model was retrained, and for how many updates.
+    """The share lost if attention of this kind is closed, whether the model was retrained, and for how many updates.
 
     If the kind `less` is named, its share is subtracted. A retrained model counts as 1, any other as 0.
     """
@@ -199,12 +200,12 @@ class Bound:
 
 
 def of_crossing(crossing: Crossing, numbers: np.ndarray) -> Bound:
-    """The bound on the time at which the curve `numbers`, (1 + R, update), crosses a share of its own change."""
+    """Whether the time at which the curve `numbers`, (1 + R, update), crosses a share of its change is only a bound."""
     return Bound(earlier=crossing.before == 0, later=not finished(numbers))
 
 
 def of_extremum(place: int, num: int) -> Bound:
-    """The bound on the time of an extremum at index `place` of the `num` checkpoints after step 0."""
+    """Whether the time of an extremum at index `place` of the `num` checkpoints after step 0 is only a bound."""
     return Bound(earlier=place == 0, later=place == num - 1)
 
 
@@ -255,7 +256,7 @@ def of_order(
 
 
 def _moved(times: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> list[np.ndarray]:
-    """The times with some of the uncertain ones moved."""
+    """Versions of the times in which some of the uncertain ones are moved to their extremes."""
     span = 1 + np.nanmax(times) - np.nanmin(times)
     found = []
     for first in _part(earlier):

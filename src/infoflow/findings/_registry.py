@@ -23,7 +23,7 @@ from ._finding import Agreement, Condition, Control, Curves, Finding, several
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Derived:
-    """Tables that a subject derives from a run's tables whenever its claims are judged."""
+    """Tables that a subject (a package in `infoflow.subjects`) derives from a run's tables when claims are judged."""
 
     schemas: Sequence[TableSchema]
     make: Callable[[Mapping[str, pd.DataFrame]], Mapping[str, pd.DataFrame]]

@@ -66,7 +66,7 @@ class SeedRows:
         return self.frame[name].to_numpy(dtype=float)
 
     def at(self, keep: Any) -> "SeedRows":
-        """Some of the rows."""
+        """The rows that the mask `keep` selects."""
         return SeedRows(self.frame[keep], self.number)
 
     def groups(self, column: str) -> list[tuple[Any, "SeedRows"]]:
@@ -170,7 +170,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Numbers of each seed, from its rows in one or several tables."""
+    """The numbers that a claim uses from each seed, computed from the seed's rows in one or several tables."""
 
     tables: tuple[Table, ...]
     function: Function
@@ -241,7 +241,7 @@ def one_number(rows: SeedRows) -> np.ndarray:
 
 
 class Exact(np.ndarray):
-    """Marks numbers without a bootstrap over sentences; constant replicates alone do not show this (few tasks)."""
+    """Marks numbers without a bootstrap over sentences, since constant replicates may also come from few tasks."""
 
 
 def exact(values: Any) -> Exact:

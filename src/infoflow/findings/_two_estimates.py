@@ -1,4 +1,4 @@
-"""Claims about information, judged by clusters of states and by what a classifier can use.
+"""Claims about information, judged by two estimates: from clusters of states, and from what a classifier can use.
 
 An estimate counts only if it finds the one value that is known: layer 0 determines its token, so its information about
 the token must equal the token's entropy H(T). Too few clusters, or clusters by distances that hide the tokens, miss

@@ -255,7 +255,7 @@ class NotebookDisplay(AbstractDisplay):
 
 
 def clock(seconds: float) -> str:
-    """`h:mm:ss`, or `m:ss` below an hour."""
+    """A duration as `h:mm:ss`, or `m:ss` below an hour."""
     minutes, rest = divmod(round(min(seconds, 359_999)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -81,7 +81,7 @@ def words_of(text: str, unspaced: Literal["characters", "pairs"] = "characters")
 
 
 def words_and_signs(text: str) -> list[str]:
-    """The words of a text, with each other visible character as a separate word.
+    """The words of a text, and each other visible character, such as a comma, as a separate item.
 
     >>> words_and_signs("L'eau, 东京。")
     ['L', "'", 'eau', ',', '东', '京', '。']

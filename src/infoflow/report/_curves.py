@@ -60,7 +60,7 @@ def sampled_bands(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def estimates(frame: pd.DataFrame, by: Sequence[str], unit: str = "seed") -> pd.DataFrame:
-    """The `Estimate` over seeds (or another `unit`) and sentences for each combination of `by`; `shown` states it."""
+    """The `Estimate` over seeds (or another `unit`) and sentences for each combination of `by`; `shown` is its text."""
     rows = []
     groups: Any = frame.groupby(list(by), sort=False, dropna=False)
     for key, own in groups:
@@ -115,14 +115,14 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
 def samples_by_layer(
     frame: pd.DataFrame, series: str, trained: bool = True, column: str = "layer", by: str = "seed"
 ) -> dict[float, Samples]:
-    """One line's samples at each of its layers, in order."""
+    """The samples of the line `series` at each of its layers, in order."""
     own, positions = _of_line(frame, series, trained), frame[column].to_numpy(dtype=float, na_value=np.nan)
     found = np.unique(positions[own & ~np.isnan(positions)]).tolist()
     return {position: Samples.of(frame, by, own & (positions == position)) for position in found}
 
 
 def samples_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True) -> Samples:
-    """One line's samples at one layer."""
+    """The samples of the line `series` at one layer."""
     among = _of_line(frame, series, trained) & (frame["layer"] == layer).to_numpy(dtype=bool, na_value=False)
     return Samples.of(frame, among=among)
 
@@ -177,7 +177,7 @@ def _row(series: str, group: str, layer: float, estimate: Estimate) -> dict:
 
 
 class Wording(NamedTuple):
-    """Wording for one quantity."""
+    """How sentences word the change of one quantity."""
 
     unit: str
     rises: str = "gains"

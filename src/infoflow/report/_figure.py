@@ -138,7 +138,7 @@ class Section:
         return [figure for figure in self.figures if figure not in shown]
 
     def name_of(self, figure_id: str) -> str:
-        """The Python name of one of its figures.
+        """The Python name of the figure with this id.
 
         Ids of figures for each model or stack have a suffix, which their names keep.
 

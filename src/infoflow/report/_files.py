@@ -67,7 +67,7 @@ def check_size(inches: float, columns: int | None) -> None:
 
 
 def variants(figure: ReportFigure, tables: ModelTables) -> dict[str, ReportFigure]:
-    """One figure per statistic or measure, by name; a figure without a choice has the key "".
+    """The figure for each statistic or measure that it offers, by name; a figure without a choice has the key "".
 
     Empty for figures without charts, such as tables.
     """

@@ -80,7 +80,7 @@ def two_digits(value: float) -> str:
 
 
 def estimate_text(estimate: Estimate, unit: str = "") -> str:
-    """`1.33 nats (95% interval 1.28 to 1.37)`, or only the number if there is no interval."""
+    """The estimate as `1.33 nats (95% interval 1.28 to 1.37)`, or only the number if there is no interval."""
     places = decimals(estimate.low, estimate.high, estimate.value)
     text = number(estimate.value, places) + (f" {unit}" if unit else "")
     if not estimate.has_interval:
@@ -96,31 +96,31 @@ def size_text(estimate: Estimate, unit: str = "") -> str:
 
 
 def inline_text(estimate: Estimate, unit: str = "") -> str:
-    """`−0.02 nats, −0.09 to 0.05`, for use inside brackets and lists."""
+    """The estimate as `−0.02 nats, −0.09 to 0.05`, for use inside brackets and lists."""
     return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
 
 
 def difference_text(gap: Estimate, more: str, less: str, unit: str = "") -> str:
-    """`0.20 nats (0.19 to 0.21) more`, or `less`; a note follows if the direction may be chance."""
+    """A difference as `0.20 nats (0.19 to 0.21) more`, or `less`; a note follows if the direction may be chance."""
     unclear = " (may be chance)" if gap.has_interval and not gap.sign else ""
     return f"{size_text(gap, unit)} {more if gap.value >= 0 else less}{unclear}"
 
 
 def span_text(values: pd.Series, places: int | None = None) -> str:
-    """`0.13 to 0.19`, or one number if both ends round to it."""
+    """The range of the values as `0.13 to 0.19`, or one number if both ends round to it."""
     low, high = number(float(values.min()), places), number(float(values.max()), places)
     return low if low == high else f"{low} to {high}"
 
 
 def count_text(count: float) -> str:
-    """`92,397`, or `3.0 million` from a million on."""
+    """The count as `92,397`, or as `3.0 million` from a million on."""
     if count is None or not math.isfinite(count):
         return "–"
     return f"{count / 1e6:,.1f} million" if count >= 1e6 else f"{count:,.0f}"
 
 
 def duration_text(seconds: float) -> str:
-    """`12 s`, `8 min`, `1 h 12 min`."""
+    """The duration as `12 s`, `8 min` or `1 h 12 min`."""
     if seconds is None or not math.isfinite(seconds):
         return "–"
     if seconds < 90:
@@ -135,7 +135,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(items: list[str]) -> str:
-    """`a, b and c`."""
+    """The items as text: `a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
@@ -165,16 +165,16 @@ class Extreme(NamedTuple):
     least: bool = False
 
     def text(self, unit: str = "") -> str:
-        """`0.54 nats (0.49 to 0.59) in causal LM, not clearly different from that in masked LM`."""
+        """The extreme as `0.54 nats (0.49 to 0.59) in causal LM, not clearly different from that in masked LM`."""
         return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}{self.choice}"
 
     def text_after(self, unit: str = "") -> str:
-        """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly different from that in masked LM`."""
+        """The extreme as `in causal LM, 0.54 nats (0.49 to 0.59), not clearly different from that in masked LM`."""
         return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}{self.choice}"
 
     @property
     def note(self) -> str:
-        """`, not clearly different from that in masked LM`; "" if no other value is close."""
+        """A note such as `, not clearly different from that in masked LM`; "" if no other value is close."""
         if not self.alike:
             return ""
         if len(self.alike) <= _NAMED:
@@ -183,7 +183,7 @@ class Extreme(NamedTuple):
 
     @property
     def choice(self) -> str:
-        """` (the largest of 12, so partly by chance)`; "" for few candidates, or if other sentences selected it."""
+        """A note, ` (the largest of 12, so partly by chance)`; "" for few candidates or if other sentences selected."""
         return f" (the {'smallest' if self.least else 'largest'} of {self.of}, so partly by chance)" if self.of else ""
 
 
@@ -203,7 +203,7 @@ def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | N
 
 
 def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "highest", least: str = "lowest") -> str:
-    """`highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44)`; "" without numbers.
+    """A clause such as `highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44)`; "" without numbers.
 
     If the two do not clearly differ, one number represents all.
     """
@@ -234,7 +234,7 @@ def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", e
 
 
 def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
-    """`clearly above 0 in 3 of 4 cases`; "" for a single case, or if there are no intervals."""
+    """A clause such as `clearly above 0 in 3 of 4 cases`; "" for a single case, or if there are no intervals."""
     known = [one.estimate for one in candidates if one.estimate.has_interval]
     if len(known) < 2:
         return ""
@@ -249,7 +249,7 @@ def percent_over_models(shares: Mapping[object, float], bounds: tuple[float, flo
 
 
 def percent_span(shares: Iterable[float]) -> str:
-    """`47%`, or `47% to 53%` if the known shares differ."""
+    """The shares as `47%`, or as `47% to 53%` if the known ones differ."""
     known = [100 * share for share in shares if math.isfinite(share)]
     ends = list(dict.fromkeys(f"{end:.0f}%" for end in (min(known), max(known)))) if known else []
     return " to ".join(ends)
@@ -284,7 +284,7 @@ def sentence(text: str) -> str:
 
 
 def ends_words(curve: pd.Series, unit: str = "", places: int | None = None) -> str:
-    """`from 9.1 to 4.2 nats`: the first and the last value of a curve."""
+    """The first and the last value of a curve, as `from 9.1 to 4.2 nats`."""
     suffix = f" {unit}" if unit else ""
     return f"from {number(curve.iloc[0], places)} to {number(curve.iloc[-1], places)}{suffix}"
 

@@ -39,7 +39,7 @@ _DESCRIBED = 3  # panels that the text describes
 
 
 def moves(noun: str, unit: str = "") -> Wording:
-    """Wording such as "the share in causal LM rises by 0.21"."""
+    """The `Wording` of a quantity that rises and falls: "the share in causal LM rises by 0.21"."""
     return Wording(unit, "rises by", "falls by", subject=lambda series: f"{noun} in {series.label}")
 
 

@@ -1,4 +1,4 @@
-"""The story as one HTML file that opens in any browser."""
+"""The whole report as one HTML file that opens in any browser."""
 
 import base64
 import gzip

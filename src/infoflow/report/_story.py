@@ -195,7 +195,7 @@ class Sources:
 
 
 def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) -> Story:
-    """The story of a run, from its available tables; `on_section` receives each section as soon as it is made.
+    """The content of a run's report, from its available tables; `on_section` receives each section once it is made.
 
     Raises:
         UserError: A table is damaged, or none names its models.

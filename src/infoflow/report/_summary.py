@@ -89,7 +89,7 @@ class ScorecardRow:
 
 
 def study_line(run: RunFolder, models: ModelSelection) -> str:
-    """One sentence: models, data, time."""
+    """A sentence on the models of a run, their data and the time that it took."""
     manifest = run.read()
     if runs := manifest.get("runs"):
         return _runs_phrase(runs)
@@ -134,7 +134,7 @@ def verdict_verb(verdict: str, count: int) -> str:
 
 
 def verdict_line(findings: list[ScorecardRow]) -> str:
-    """How many claims hold, fail, and so on."""
+    """A sentence on how many claims hold, fail, and so on."""
     counts = Counter(finding.verdict for finding in findings)
     words = {"undetermined": ("stays undetermined", "stay undetermined"), UNTESTABLE: ("cannot be tested here",) * 2}
     parts = [

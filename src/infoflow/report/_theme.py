@@ -109,7 +109,7 @@ def coloured(text: str, palette: Mapping[str, str] = LIGHT) -> str:
 
 
 def css_variables(palette: dict[str, str]) -> str:
-    """`--ink:#1d2228;…` for a style sheet."""
+    """The palette as CSS variables, `--ink:#1d2228;…`, for a style sheet."""
     return "".join(f"--{name}:{color};" for name, color in palette.items())
 
 

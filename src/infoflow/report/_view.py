@@ -42,7 +42,7 @@ VIEWS = ("page.js", "attention.js", "sentence_view.js", "predictions.js", "effec
 """Scripts of every page about one sentence."""
 
 ViewAnswer = Callable[[Model, ReadSentence, Mapping[str, str]], Mapping[str, Any]]
-"""Computes the data of a subject's view of a sentence; the mapping holds the choices made on the page, if any."""
+"""Computes the data of a subject's own view of a sentence; the mapping holds choices made on the page, if any."""
 
 
 def further_views() -> dict[str, ViewAnswer]:
@@ -51,7 +51,7 @@ def further_views() -> dict[str, ViewAnswer]:
 
 
 def view_scripts(names: Iterable[str]) -> list[str]:
-    """The scripts of a page with these views of subjects."""
+    """The scripts of a page that shows these of the subjects' own views."""
     return [closed(asset(name)) for name in (*VIEWS, *(f"{name}_view.js" for name in names))]
 
 

@@ -248,7 +248,7 @@ class ShownTables(Tables):
 
     @classmethod
     def of(cls, tables: Tables) -> "ShownTables":
-        """The same tables; data that was read is shared."""
+        """The same tables for display; data that is already in memory is shared, not read again."""
         shown = cls(tables._path, tables._identity)
         shown._cache, shown._inside = tables._cache, tables._inside
         return shown

@@ -108,7 +108,7 @@ class Samples:
 
     @classmethod
     def of_units(cls, found: Mapping[tuple[int, ...], np.ndarray], depth: int = 0, sampled: bool = True) -> "Samples":
-        """Samples of units with numbers (1 + R, K), measured ones first; replicates are cut to their common number."""
+        """Samples from each unit's rows (1 + R, K), measured numbers first; replicates are cut to a common number."""
         common = min(len(rows) for rows in found.values())
         rows_URK = np.stack([np.asarray(rows[:common]) for rows in found.values()])
         # Replicates of one curve point are contiguous, so that sums over them are exact to the last bit.
@@ -203,7 +203,7 @@ class Samples:
         return replace(found, ends_U2=_ends_of_still(found, (self, mine), (other, theirs)))
 
     def applied(self, function: Callable[[np.ndarray], np.ndarray]) -> "Samples":
-        """These samples after an elementwise function."""
+        """These samples with an elementwise function applied to their numbers and replicates."""
         return replace(
             self,
             values_UK=function(self.values_UK),
@@ -335,7 +335,7 @@ def _ends_of_still(
 
 
 class Halves(NamedTuple):
-    """A quantity on the two halves of the sentences."""
+    """A quantity measured on each of two halves of the sentences."""
 
     first: float
     second: Samples
@@ -354,7 +354,7 @@ def _stacked(drawn: Iterable[Any]) -> np.ndarray:
 
 
 def seeds_of_pairs(rows: pd.DataFrame, by: str, at: np.ndarray) -> dict[object, tuple[int, ...]]:
-    """The seeds of each pair of models if rows describe pairs; `at`: the rows to examine."""
+    """The seeds of each pair of models, by its value of `by`; empty if rows describe single models; `at`: the rows."""
     if by == "seed" or not {"seed_a", "seed_b"} <= set(rows.columns):
         return {}
     ends = zip(*(_taken(rows, name, at) for name in (by, "seed_a", "seed_b")), strict=True)

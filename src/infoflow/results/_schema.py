@@ -21,7 +21,7 @@ class Column(str):
 
     Renaming a column then takes one edit, which the type checker follows.
 
-    >>> offset = Column("offset", "int64", "tokens", "position of the key less that of the query")
+    >>> offset = Column("offset", "int64", "tokens", "position of the key minus that of the query")
     >>> pd.DataFrame([{offset: -1}])["offset"].tolist()
     [-1]
     """
@@ -56,9 +56,9 @@ class TableSchema:
 
     Args:
         version: Raised when columns change their names or meaning.
-        light: Whether it is cheap enough to be measured at every checkpoint of a training by default.
-        over_training: Its rows describe checkpoints of a training; other tables describe finished models and have a
-            second table over training.
+        light: Whether it is cheap enough to be measured at every checkpoint of a training run by default.
+        over_training: Whether its rows describe checkpoints of a training run; other tables describe finished models
+            and have a second table over training.
         made_by: What a run needs to have this table; "" if every study has it.
         declare: Whether `TABLES` registers it; copies and tables read from files are not declared.
     """
@@ -196,7 +196,7 @@ def estimate(
 def ratio_estimate(
     numerator: np.ndarray, denominator: np.ndarray, baseline: float, scale: Scale = "any"
 ) -> dict[str, Any]:
-    """The columns of one row for a ratio of sums per bootstrap block (both (64,)); NaN if nothing counts."""
+    """The columns of one row for a ratio of two sums, given per bootstrap block, (64,) each; NaN if nothing counts."""
     weights, total = _weights(), float(denominator.sum())
     with np.errstate(invalid="ignore", divide="ignore"):
         value = np.float64(numerator.sum()) / denominator.sum()

@@ -104,7 +104,7 @@ MATCH = TableSchema(
         ),
         Column("updates", "int64", "updates", "optimiser steps"),
         Column("source_tokens", "int64", "tokens", "tokens read by the stack that reads the text"),
-        Column("target_tokens", "int64", "tokens", "tokens read by a decoder beside an encoder"),
+        Column("target_tokens", "int64", "tokens", "tokens read by a decoder that has an encoder"),
         Column("supervised_tokens", "int64", "tokens", "tokens that the loss was computed on"),
         Column(
             "drawn_weights",

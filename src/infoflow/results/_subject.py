@@ -62,7 +62,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """Everything that determines a training, besides the corpus and budget that the models of a study share."""
+    """Everything that determines a training run, besides the corpus and budget that all models of a study share."""
 
     objective: Spec
     architecture: Spec

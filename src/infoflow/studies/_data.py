@@ -151,7 +151,7 @@ def _fitting(length: int, positions: int, what: str) -> int:
 
 
 class Sentences(NamedTuple):
-    """Sentences that a subject adds to the data of a study."""
+    """Sentences that a subject (a package in `infoflow.subjects`) adds to the data of a study."""
 
     settings: Callable[[StudyPlan], list[Any]]  # settings that they depend on, besides the corpus; empty: none needed
     read: Callable[[StudyPlan, corpus.Corpus], corpus.Corpus | None]  # from the plan and the analysed sentences

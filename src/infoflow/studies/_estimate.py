@@ -1,4 +1,4 @@
-"""Estimates of an analysis's cost (bytes, passes and seconds of each measure) from counts and a speed of products."""
+"""Estimates of an analysis's cost (bytes, passes, seconds of each measure) from counts and the speed of the machine."""
 
 # Seconds are those in `docs/methods/costs.json`, minus one pass, scaled by the work of each measure.
 
@@ -38,7 +38,7 @@ class Counts:
     squares: int  # sum over sentences of the squared number of tokens
     longest: int
     layers: int
-    heads: int  # in a layer
+    heads: int  # in each layer
     width: int
     vocabulary: int
     linear: int  # weights of linear layers, each of which multiplies every token
@@ -75,7 +75,7 @@ def _read(measure: Any, counts: Counts) -> int:
 _PASSES: dict[str, Callable[[Any, Counts], float]] = {
     "Importance": lambda m, c: 3 * _share(m, c),
     "SpecialGradient": lambda m, c: 3 * _share(m, c),
-    "Ablation": lambda m, c: _share(m, c) * (1 + c.heads * (c.layers + 1)),  # without one, and all other heads
+    "Ablation": lambda m, c: _share(m, c) * (1 + c.heads * (c.layers + 1)),  # without one head, or all but one
     "PruningCurve": lambda m, c: _share(m, c) * (5 * len(m.shares) + c.heads * (c.layers + 1) / 2),
     "EncoderContext": lambda m, c: _share(m, c) * (1 + c.layers),
     "InfluenceByFrequency": lambda m, c: 1.5 * c.tokens / c.sentences,

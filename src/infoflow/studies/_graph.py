@@ -55,7 +55,7 @@ class Graph:
         return [stage for stage in self.stages if not stage.is_done()]
 
     def records(self) -> list[dict[str, Any]]:
-        """What ended stages used, in order: label, kind, wall and CPU seconds, peak memory, host and threads.
+        """What finished stages used, in order: label, kind, wall and CPU seconds, peak memory, host and threads.
 
         Stages shorter than a twentieth of a second leave no record; records of early versions lack `cpu_seconds`.
         """

@@ -29,7 +29,7 @@ _MOST_CLUSTERS = 10_000  # the published number, for when training sentences are
 
 
 def requested_measures(settings: Any) -> list[AbstractMeasure]:
-    """The measures that sections of subjects request, in a plan or in the options of an analysis."""
+    """The measures that the subjects' sections of a plan, or of the options of an analysis, request."""
     return [measure for request in provided("stages", "requested") for measure in request(settings)]
 
 
@@ -160,7 +160,7 @@ def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
 def wanted_at(
     width: int, measures: Sequence[AbstractMeasure], options: "AnalyzeOptions"
 ) -> tuple[list[AbstractMeasure], dict[str, list[str]]]:
-    """The measures that an analysis of a model of this width runs, and the names of the others by reason."""
+    """The measures that an analysis of a model of this width runs, and the names of those left out, by the reason."""
     if options.only or options.measures.tables:
         return list(measures), {}
     kept: list[AbstractMeasure] = []

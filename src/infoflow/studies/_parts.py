@@ -30,7 +30,7 @@ class Parts:
 
 
 def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
-    """The parts that the plan requests.
+    """The training, validation and test parts of the corpus that the plan requests.
 
     Published parts stay unchanged. Their source sentences are removed from the training part, and those of the test
     part also from the validation part. Other overlap with training stays, as is usual when models are compared on

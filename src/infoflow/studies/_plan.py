@@ -184,7 +184,7 @@ class CorePlan:
         return "window" if windows else objective.reads
 
     def fits(self, objective: str, architecture: str) -> bool:
-        """Whether the family has the objective's layout and, for translation, two languages; if not, it is left out."""
+        """Whether the architecture has the objective's layout and, for translation, a vocabulary for both languages."""
         chosen, family = self.objective(objective), FAMILIES[architecture]
         both = family.two_vocabularies or self.corpus.joint_vocabulary
         return chosen.layout in family.layouts and (both or not chosen.needs_translation)

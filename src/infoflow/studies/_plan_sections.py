@@ -119,7 +119,7 @@ class AnalysisPlan:
 
     @property
     def budget(self) -> list[int]:
-        """Settings of sample sizes, as part of keys; empty at the default, as in versions without the setting."""
+        """The byte budget of samples for content keys; empty at the default, as in versions without this setting."""
         return [self.sample_bytes] if "sample_bytes" in named_fields(self) else []
 
     def passes(self, **others: Any) -> PassOptions:
@@ -168,10 +168,11 @@ class CheckpointsPlan:
 class ContextPlan:
     """How converged models are retrained with closed self-attention, with a fully open control; off by default.
 
-    Closing attention at test time (the table `encoder_context`, for every model) shows what a model uses; the loss that
-    remains after retraining without a context shows what only that context provides. A model is retrained once with all
-    attention open, and once for each of the `kinds` of attention that it has; each retraining takes `updates` updates.
-    Models that translate are also scored on greedy translations.
+    In closed self-attention, each token attends only to itself. Closing it at test time (the table `encoder_context`,
+    for every model) shows what a model uses; the loss that remains after retraining without a context shows what only
+    that context provides. A model is retrained once with all attention open, and once for each of the `kinds` of
+    attention that it has; each retraining takes `updates` updates. Models that translate are also scored on greedy
+    translations.
     """
 
     on: bool = False
@@ -200,7 +201,7 @@ class EnginePlan:
 
 
 def with_sections(core: type, name: str, hook: str, about: str) -> type:
-    """The dataclass `core` with the subjects' sections after its own fields; `about` is its docstring."""
+    """The dataclass `core` with the sections of all subjects after its own fields; `about` is its docstring."""
     found = {section: kind for own in provided("settings", hook) for section, kind in own.items()}
     added = [
         (one, kind, field(default_factory=kind if isinstance(kind, type) else tuple)) for one, kind in found.items()

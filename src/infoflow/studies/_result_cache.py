@@ -28,7 +28,7 @@ class Computed:
 
 
 class ResultCache:
-    """Parts of tables under `folder`, by stage and content key."""
+    """Results of stages under `folder`: parts of tables and plain values, by stage and content key."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -118,7 +118,7 @@ def _bleu_of_guess(sources: list[str], references: list[list[str]]) -> float:
 
 
 def _bleu(statistics: Mapping[int, models.BleuStatistics], weights: np.ndarray) -> models.BleuStatistics:
-    """The statistics of one bootstrap draw of blocks."""
+    """The summed BLEU statistics of one bootstrap draw of blocks, which occur `weights` times."""
     drawn = (one * int(weights[block]) for block, one in statistics.items() if weights[block])
     return sum(drawn, start=models.BleuStatistics.zero())
 

@@ -57,7 +57,7 @@ class StudyModels:
             self._write_note()
 
     def own(self, kind: type[Own]) -> Own:
-        """What a subject has prepared for these models, such as the tasks on which they are fine-tuned."""
+        """What a package in `infoflow.subjects` has prepared for these models, such as tasks for fine-tuning."""
         return self._own[kind]
 
     @cached_property

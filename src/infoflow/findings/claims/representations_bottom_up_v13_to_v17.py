@@ -79,7 +79,7 @@ _V14_READS = {
     ),
 )
 def v14(curves: Curves) -> list[Condition]:
-    """Layers are 1..L."""
+    """The curves cover layers 1..L."""
     translation = curves["translation"]
     gaps = {name: curves[name] - translation for name in ("causal LM", "masked LM")}
     layers = _curves.layer_names(translation.shape[1], 1)
@@ -136,7 +136,7 @@ def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> 
     controls=(Control("chance", baselines(_V15_READS)), Control("untrained models", untrained(_V15_READS))),
 )
 def v15(curves: Curves) -> list[Condition]:
-    """Layers are 1..L.
+    """The curves cover layers 1..L.
 
     Layer 2 of 6 in the source corresponds to a third of the depth.
     """
@@ -226,7 +226,7 @@ def _peak(what: str, curve: np.ndarray, fall: float, published: float) -> Condit
     learned=OBJECTIVES,
 )
 def v16(curves: Curves) -> list[Condition]:
-    """Layers are 1..L.
+    """The curves cover layers 1..L.
 
     A curve has an inner peak if some layer between the ends lies above both ends.
     """
@@ -301,7 +301,7 @@ def _orders(num_layers: int) -> np.ndarray:
     minimum_seeds=1,
 )
 def v17(curves: Curves) -> list[Condition]:
-    """Layers are 1..L."""
+    """The curves cover layers 1..L."""
     agreement = [_curves.spearman(curves[f"{o.name} identity"], curves[f"{o.name} information"]) for o in OBJECTIVES]
     return [
         exceeds(

@@ -31,7 +31,7 @@ _V1_READS = {"causal": _curves.information(CAUSAL, "input")}
     minimum_seeds=1,
 )
 def v1(curves: Curves) -> list[Condition]:
-    """Layers are 0..L."""
+    """The curves cover layers 0..L."""
     steps = _curves.falls(curves["causal"])
     return [
         exceeds(
@@ -62,7 +62,7 @@ _V2_READS = {"causal": _curves.information(CAUSAL, "input"), "translation": _cur
     controls=(Control("untrained models", untrained(_V2_READS)), _curves.clustering_control(_V2_READS)),
 )
 def v2(curves: Curves) -> list[Condition]:
-    """Layers are 0..L."""
+    """The curves cover layers 0..L."""
     steps = _curves.falls(curves["translation"])
     return [
         exceeds(
@@ -107,7 +107,7 @@ _V3_READS = {"masked": _curves.information(MASKED, "input")}
     minimum_seeds=1,
 )
 def v3(curves: Curves) -> list[Condition]:
-    """Layers are 0..L; nothing is masked.
+    """The curves cover layers 0..L; nothing is masked.
 
     A curve is U-shaped if some layer between the ends lies below both ends.
     """
@@ -197,7 +197,7 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
     minimum_seeds=1,
 )
 def v4(curves: Curves) -> list[Condition]:
-    """Layers are 0..L; the masked LM sees inputs corrupted as in training."""
+    """The curves cover layers 0..L; the masked LM sees inputs corrupted as in training."""
     return [condition for model in MODELS for condition in _conditions(curves, model)]
 
 
@@ -226,7 +226,7 @@ def _change(curves: Curves, model: str) -> np.ndarray:
     ),
 )
 def v5(curves: Curves) -> list[Condition]:
-    """Layers are 0..L; the masked LM sees inputs corrupted as in training."""
+    """The curves cover layers 0..L; the masked LM sees inputs corrupted as in training."""
     return [
         exceeds(
             "change of the masked LM over change of the causal LM",
@@ -256,7 +256,7 @@ _V6_READS = {**_curves.TASK_DISTANCES, **_curves.SEED_DISTANCES}
     learned=OBJECTIVES,
 )
 def v6(curves: Curves) -> list[Condition]:
-    """Layers are 1..L.
+    """The curves cover layers 1..L.
 
     Every distance between objectives must exceed every distance between seeds.
     """
@@ -302,7 +302,7 @@ CLOSEST, *OTHERS = _curves.TASK_DISTANCES
     learned=OBJECTIVES,
 )
 def v7(curves: Curves) -> list[Condition]:
-    """Layers are 2..L, since the published curves show the opposite at layer 1."""
+    """The curves cover layers 2..L, since the published curves show the opposite at layer 1."""
     gaps = [curves[other][:, 1:] - curves[CLOSEST][:, 1:] for other in OTHERS]
     layers = _curves.layer_names(gaps[0].shape[1], 2)
     return [

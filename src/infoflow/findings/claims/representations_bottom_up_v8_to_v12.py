@@ -27,7 +27,7 @@ from .._table import Reading, baselines, untrained
     learned=OBJECTIVES,
 )
 def v8(curves: Curves) -> list[Condition]:
-    """Layers are 1..L."""
+    """The curves cover layers 1..L."""
     steps = {pair: -_curves.falls(curves[pair]) for pair in _curves.TASK_DISTANCES}
     layers = _curves.step_names(next(iter(steps.values())).shape[1], 1)
     return [

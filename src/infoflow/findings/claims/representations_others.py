@@ -34,7 +34,7 @@ TRAINED = identity(CAUSAL)
     minimum_seeds=1,
 )
 def v18(curves: Curves) -> list[Condition]:
-    """Layers are 1..L."""
+    """The curves cover layers 1..L."""
     losses = {name: curve[:, :1] - curve[:, 1:] for name, curve in curves.items()}
     layers = layer_names(next(iter(losses.values())).shape[1], 2)
     return [
@@ -53,7 +53,7 @@ _TRAINED_USABLE = of_usable_information({"trained": information(CAUSAL, "input")
 
 
 def _loss_of_usable_information(curves: Curves) -> list[Condition]:
-    """Layers are 0..L."""
+    """The curves cover layers 0..L."""
     losses = {name: curve[:, :1] - curve[:, 1:] for name, curve in curves.items()}
     layers = layer_names(next(iter(losses.values())).shape[1], 1)
     return [
@@ -108,7 +108,7 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
     minimum_seeds=1,
 )
 def z1(curves: Curves) -> list[Condition]:
-    """Layers are 0..L; the study's masked LM stands in for BERT."""
+    """The curves cover layers 0..L; the study's masked LM stands in for BERT."""
     curve = curves["masked"]
     return [
         exceeds(
@@ -160,7 +160,7 @@ _Z2_READS = _reads("self_similarity")
     minimum_seeds=1,
 )
 def z2(curves: Curves) -> list[Condition]:
-    """Layers are 0..L; the study's masked and causal LM stand in for BERT and GPT-2."""
+    """The curves cover layers 0..L; the study's masked and causal LM stand in for BERT and GPT-2."""
     corrected = [(curves[f"{o.name} self"] - curves[f"{o.name} average"])[:, :-1] for o in LANGUAGE_MODELS]
     names = [NAMES[o] for o in LANGUAGE_MODELS]
     return [
@@ -239,7 +239,7 @@ _RATIO = 1.5
     learned=(TRANSLATION, MASKED),
 )
 def z6(curves: Curves) -> list[Condition]:
-    """Layers are 0..L.
+    """The curves cover layers 0..L.
 
     The statistic is a difference, not a ratio, because an earlier rise may be zero or negative, and the last rise must
     exceed it in that case too.

@@ -207,7 +207,7 @@ def at_now(then: float) -> Channel:
 
 
 def short(value: float) -> str:
-    """`5k`, `1.4M`."""
+    """A number of updates or tokens in short form: `5k`, `1.4M`."""
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"

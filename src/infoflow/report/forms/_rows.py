@@ -118,7 +118,7 @@ def signed_squares(
 
 
 def frames(rows: Rows, x: Channel, y: Channel) -> list[Layer]:
-    """A light outline with a dark one inside it, visible on pale and on strong squares."""
+    """Frames around squares: a light outline with a dark one inside it, visible on pale and on strong squares."""
     lines = (("paper", 3.5), ("ink", 1.5))
     return [
         draw("rect", rows, filled=False, stroke=f"var(--{name})", strokeWidth=width, x=x, y=y) for name, width in lines

@@ -96,7 +96,7 @@ class Effects:
 
 
 def _weaker(plain: Estimate, beyond: Estimate) -> float:
-    """The smaller of an effect and of what remains beyond the control; 0 if their signs differ."""
+    """The effect, or what remains of it beyond the control, whichever is smaller; 0 if their signs differ."""
     return min(strength(plain), strength(beyond)) if plain.value * beyond.value > 0 else 0.0
 
 
@@ -277,7 +277,7 @@ def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool 
 
 
 def reached(measure: CardMeasure, layers: list[int]) -> int:
-    """Index at which the contrast "reached" ends: the last layer within that share of the course."""
+    """Where the contrast "reached" ends: the last position, in percent, within the share `measure.reached`."""
     limit = layers[0] + measure.reached * 100
     return max((layer for layer in layers if layer <= limit), default=layers[0])
 

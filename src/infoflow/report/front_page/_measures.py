@@ -69,7 +69,7 @@ class CardMeasure:
     x: str = "layer"
     ends: tuple[str, str] | None = None  # names of the first and the last position, if no number describes them
     unless: str = ""  # a table that answers the same question better
-    reached: float = 0.5  # end of the contrast "reached", as a share of the course
+    reached: float = 0.5  # end of the contrast "reached", a share; positions are then in percent
     fills: bool = False  # shown only where the others leave room: reports of `heads` and `probe`
 
 

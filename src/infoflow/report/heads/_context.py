@@ -69,7 +69,7 @@ _KEYS = ["series", "metric", "kind", "which", "number", "retrained"]
 
 
 def context_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """The loss by number of closed upper blocks, for single blocks, and for retrained models, by kind of attention."""
+    """The figure of the loss with upper or single blocks closed, and after retraining, for each kind of attention."""
     trained = frame.loc[frame["trained"]]
     curves = _curves(trained)
     if curves.empty:

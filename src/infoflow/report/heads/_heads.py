@@ -36,7 +36,7 @@ _ALLOWED = 0.1  # relative change for the worse that the sentence allows
 
 
 def removed_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """The curves of each model, for all heads together and for each kind of attention."""
+    """The figure of the loss as heads are removed, for all heads together and for each kind of attention."""
     frame = frame.loc[frame["trained"]]
     if frame.empty:
         return None
@@ -193,7 +193,7 @@ HEADS = Section(
 
 
 def heads_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run measured no heads."""
+    """The section on attention heads, or None if the run measured none."""
     models, frames = tables.models, tables.some(HEAD_TABLES)
     figures = [head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name)), relevance_figure(frames, models)]
     figures += [matter_figure(frames, tables.get(ABLATION_TRANSFER.name), models)]

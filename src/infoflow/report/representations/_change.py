@@ -63,7 +63,7 @@ CHANGES = Section(
 
 
 def change_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run has none of its measures."""
+    """The section on how representations change, or None if the run has none of its measures."""
     models = tables.models
     # Without enough tokens for PWCCA there is no value.
     frames = [frame.dropna(subset="value") for frame in tables.some([LAYER_DISTANCE.name]).values()]

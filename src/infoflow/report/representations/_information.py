@@ -48,12 +48,12 @@ LIMITED_BY = "limited by its clusters"
 
 
 def input_rows(frame: pd.DataFrame, regime: str = "clean") -> pd.DataFrame:
-    """The input side, on uncorrupted text or in another regime."""
+    """The rows about the input token, on uncorrupted text or in another regime."""
     return frame[(frame["regime"] == regime) & (frame["side"] == "input")]
 
 
 def output_rows(main: pd.DataFrame) -> pd.DataFrame:
-    """The output side; models that mask their input use their training regime, since otherwise output = input."""
+    """The rows about the output token; for models that mask input, as in training, since otherwise output = input."""
     output = main[main["side"] == "output"]
     hidden = set(output.loc[output["regime"] == "training", "series"])
     return output[(output["regime"] == "training") == output["series"].isin(hidden)]

@@ -218,7 +218,7 @@ KNOWS = Section(
 
 
 def knowledge_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run has none of its measures."""
+    """The section on what representations encode, or None if the run has none of its measures."""
     models = tables.models
     frames = tables.some((*_ESTIMATES, *_FURTHER, IDENTITY_NEIGHBOURS.name))
     main = {name: frames[name] for name in _ESTIMATES if name in frames}

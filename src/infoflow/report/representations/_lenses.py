@@ -52,7 +52,7 @@ PREDICTS = Section(
 
 
 def lenses_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run has none of its measures."""
+    """The section on when the prediction forms, or None if the run has none of its measures."""
     if LENS.name not in tables:
         return None
     models, frame = tables.models, one_choice(tables[LENS.name])

@@ -128,7 +128,7 @@ NEIGHBOURS = Section(
 
 
 def neighbours_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run has none of its measures."""
+    """The section on what neighbours share, or None if the run has none of its measures."""
     models = tables.models
     own = (_POSITION, _CONTEXT, _TAG)
     names = [*(one.table.name for one in own), TOKEN_MAP.name]

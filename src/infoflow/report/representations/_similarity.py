@@ -55,7 +55,7 @@ SIMILARITY = Section(
 
 
 def similarity_section(tables: ModelTables) -> Section | None:
-    """The section, or None if no two models were compared.
+    """The section on how similar spaces are, or None if no two models were compared.
 
     Untrained models get a map of their own, not a line.
     """

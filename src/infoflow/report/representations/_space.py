@@ -163,7 +163,7 @@ SPACE = Section(
 
 
 def space_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run has none of its measures."""
+    """The section on what the space looks like, or None if the run has none of its measures."""
     models, frames = tables.models, tables.some((GEOMETRY_TABLE.name, DISTANCE_DISTRIBUTION.name))
     figures: list[ReportFigure] = []
     shapes = models.main(frames[DISTANCE_DISTRIBUTION.name]) if DISTANCE_DISTRIBUTION.name in frames else None

@@ -22,7 +22,7 @@ _LABEL = 17
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Points of one kind."""
+    """The legend's entry for points of one kind: their label, colour and shape."""
 
     label: str
     color: str
@@ -57,7 +57,7 @@ class Space:
 
 
 def strip_svg(space: Space, groups: list[Group]) -> Markup:
-    """All layers in a row.
+    """An SVG of all layers in a row.
 
     Equal dots form one path of zero-length lines, whose round caps are the dots.
     """

@@ -146,7 +146,7 @@ _DESCRIBED = 3
 
 
 def words_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run has none of its measures."""
+    """The section on neighbours of words, or None if the run has none of its measures."""
     frame = tables.get(WORD_NEIGHBOURS.name)
     if frame is None:
         return None

@@ -32,7 +32,7 @@ const attention = (() => {
   /** @type {(share: number) => string} */
   const percent = (share) => share < 0 ? `−${percent(-share)}` : share >= 0.0995 ? `${Math.round(100 * share)}%` : share >= 0.0005 ? `${(100 * share).toFixed(1)}%` : "0%";
   /** @type {(token: Token) => string} */
-  const quoted = (token) => `“\u2068${token.text}\u2069”`; // isolated: scripts of both directions stand in one sentence
+  const quoted = (token) => `“\u2068${token.text}\u2069”`; // isolated, since a sentence may mix scripts of both directions
   // The positions of the tokens to draw, for a pair of sentences optionally those of one segment (0 or 1).
   /** @type {(tokens: Token[], hideSpecial: boolean, segment?: number | null) => number[]} */
   const shownTokens = (tokens, hideSpecial, segment = null) => tokens.map((_, index) => index).filter((index) => !(hideSpecial && tokens[index].special) && (segment === null || tokens[index].segment === segment));

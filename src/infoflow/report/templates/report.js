@@ -391,7 +391,7 @@ page.ready(() => {
     }
     // The map's numbers as a table; they are on the page already, so the file is made only on request.
     one("[data-csv]", figure)?.addEventListener("click", (event) => {
-      const harmless = (value) => (typeof value === "string" && /^([=@\t\r]|[+-](?![\d.]+$))/.test(value) ? `'${value}` : value); // no spreadsheet's formula
+      const harmless = (value) => (typeof value === "string" && /^([=@\t\r]|[+-](?![\d.]+$))/.test(value) ? `'${value}` : value); // so that no spreadsheet runs it as a formula
       const quoted = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
       const field = (value) => (value === null || value === undefined ? "" : quoted(harmless(value)));
       const lines = [["model", "stack", "kind", "seed", "trained", "layer", "head", "statistic", "unit", "note", "value", "low", "high", "baseline"]];

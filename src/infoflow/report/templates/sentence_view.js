@@ -3,7 +3,7 @@
 // relevance, changes, swap). The file of `infoflow view` and the live explorer share it: `data` is what `view_payload` wrote,
 // with `block(name)`, which returns bytes, and `ask(what, request)`, which fetches what is missing.
 // The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;at=3;trace=0.9.2;least=0.04;special=hide;
-// between=AB (of a pair of sentences: from the first to the second). A second model's own choices are kept under names with a 1 behind them.
+// between=AB (of a pair of sentences: from the first to the second). Choices for a second model are kept under names that end in 1.
 /** @type {Record<string, FurtherView>} */
 const furtherViews = {}; // name → { label, there(data), paint(context) }
 /** @type {(root: HTMLElement, first: ViewData, number?: number) => any} */

@@ -1,1 +1,1 @@
-"""Figures of training: its course, and the parts of a model that lowered the loss."""
+"""Figures of training: scores, losses and costs, and the parts of a model that lowered the loss."""

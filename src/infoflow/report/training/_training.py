@@ -227,7 +227,7 @@ TRAINING = Section(
 
 
 def training_section(tables: ModelTables) -> Section | None:
-    """The section, or None if no task was scored."""
+    """The section on how training went, or None if no task was scored."""
     # Losses on several corpora have no mean.
     if TASK_SCORES_TABLE.name not in tables or "corpus" in tables[TASK_SCORES_TABLE.name]:
         return None

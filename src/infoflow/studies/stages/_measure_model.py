@@ -237,7 +237,7 @@ def transfer_keys(states_key: str, other: str | None, plan: AnalysisPlan) -> dic
 
 
 def transfer(model: Model, data: StudyData, plan: AnalysisPlan, corruption: AbstractObjective) -> Part:
-    """Correlation of single ablation effects between the analysed sentences and those of the other domain."""
+    """Correlation between the effects of ablating single heads on the analysed sentences and on the other domain."""
     assert data.other_domain is not None
     if Ablation().why_not(model):
         return {}

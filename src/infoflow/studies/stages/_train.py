@@ -137,7 +137,7 @@ def training_estimate(recipe: Recipe) -> float:
 
 
 def training_hooks(models: StudyModels, recipe: Recipe, folder: Path) -> list[TrainingHook]:
-    """The subjects' hooks for the training in `folder`, such as a recorder of loss changes."""
+    """The hooks that subjects add to the training run in `folder`, such as a recorder of loss changes."""
     return [hook for hooks in provided("stages", "training_hooks") for hook in hooks(models, recipe, folder)]
 
 

@@ -33,7 +33,7 @@ def explore(
     device: Device = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Explore a model on a live page: type a sentence, see attention, routes, lens, relevance; ablate, swap parts.
+    """Explore a model on a live page: type a sentence to see attention, routes, lens and relevance, and change parts.
 
     Only this computer can open the page, at the printed address. Ctrl-C stops it. Needs the extra [explore].
 

@@ -53,7 +53,7 @@ _W1_READS: dict[str, Reading] = {
     uncontrolled="both numbers follow from the same matrices, so they agree in untrained models too",
 )
 def w1(curves: Curves) -> list[Condition]:
-    """Copying by weights compared with copying on text."""
+    """Condition on the correlation of copying by weights with copying on text."""
     name = "correlation of copying by weights and on text"
     return [exceeds(name, curves["agreement"], 0.0, "Spearman's rho", bounds=CORRELATION)]
 
@@ -75,7 +75,7 @@ def w1(curves: Curves) -> list[Condition]:
     minimum_seeds=1,
 )
 def w2(curves: Curves) -> list[Condition]:
-    """The previous token by weights compared with the previous token on text."""
+    """Condition on the correlation of attention to the previous token by weights and on text."""
     name = "correlation of attention to the previous position by weights and on text"
     return [exceeds(name, curves["agreement"], 0.0, "Spearman's rho", bounds=CORRELATION)]
 
@@ -100,6 +100,6 @@ def _strongest_key(rows: SeedRows) -> np.ndarray:
     reads={"ratio": Table(HEAD_COMPOSITION.name, CAUSAL, needs=("via",), known=True).reduce(_strongest_key)},
 )
 def w3(curves: Curves) -> list[Condition]:
-    """Composition by keys compared with composition by values."""
+    """Condition that compares composition by keys with composition by values."""
     by_key, by_value = np.split(curves["ratio"], 2, axis=1)
     return [exceeds("largest score by key minus the largest by value", by_key - by_value, 0.0, "times the control")]

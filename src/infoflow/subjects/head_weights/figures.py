@@ -157,7 +157,7 @@ PREFERRED = DeclaredFigure(
         "Each square is a head; the darker, the larger the share of positions whose best key, by the weights for "
         "positions, lies at the head's best offset. The offset is written where the share exceeds that of 97.5% of "
         "random matrices: −1 is the previous token.",
-        "Models with rotary or relative positions add none to their embeddings, and are not shown.",
+        "Models with rotary or relative positions add no positions to their embeddings, and are not shown.",
     ),
     draw=partial(_weights, statistic="preferred", drawing={"ends": (0.0, 1.0), "text": "offset:O"}),
     findings=("weights:W2",),

@@ -38,7 +38,7 @@ def _first_half(curve: np.ndarray) -> np.ndarray:
     reads={"dead": _kind(DEAD).by()},
 )
 def n1(curves: Curves) -> list[Condition]:
-    """Dead neurons of the causal LM by layer."""
+    """Condition on the causal LM's dead neurons in each layer."""
     values = _first_half(curves["dead"])
     return [exceeds("dead neurons in the lower half beyond the upper half", values, 0.0, "share", bounds=GAIN)]
 
@@ -71,7 +71,7 @@ _LEAST_DETECTORS = 5
     uncontrolled="an untrained model has no token detectors, and the second condition compares them with all tokens",
 )
 def n2(curves: Curves) -> list[Condition]:
-    """What the detectors of the causal LM promote or suppress."""
+    """Conditions on the causal LM's detectors that suppress their triggers."""
     away, others = curves["away"][:, :1], curves["away"][:, 1:]
     return [
         exceeds("detectors that suppress their triggers", away, 0.5, "share", bounds=SHARE, published=0.8),
@@ -100,7 +100,7 @@ def _beyond_control(rows: SeedRows) -> np.ndarray:
     },
 )
 def n3(curves: Curves) -> list[Condition]:
-    """Positional neurons of the causal LM by layer."""
+    """Condition on the causal LM's positional neurons in each layer."""
     gain = curves["gain"][:, : curves["gain"].shape[1] // 2]
     labels = [f"layer {layer}" for layer in range(gain.shape[1])]
     name = "positional neurons beyond those through the token alone"
@@ -119,7 +119,7 @@ def n3(curves: Curves) -> list[Condition]:
     reads={"dead": _kind(DEAD).by(), "activity": _kind(ACTIVE).by(), "detectors": _kind(DETECTOR).by()},
 )
 def n4(curves: Curves) -> list[Condition]:
-    """How sparse the layers of the causal LM are."""
+    """Conditions on how dead neurons, inactivity and detectors are distributed over the causal LM's layers."""
     correlation = spearman(curves["dead"], -curves["activity"])
     detectors = _first_half(curves["detectors"])
     return [

@@ -54,14 +54,14 @@ _P1_READS: dict[str, Reading] = {
     minimum_seeds=1,
 )
 def p1(curves: Curves) -> list[Condition]:
-    """Gradients compared with exact effects, in the causal LM."""
+    """Condition that compares gradients with exact effects, in the causal LM."""
     return [exceeds("rank correlation with exact effects", curves["agreement"], 0.5, "rho", bounds=CORRELATION)]
 
 
 def _distances(rows: SeedRows) -> np.ndarray:
-    """Distance of the kept share from 1, averaged over numbers of kept parts, for each ranking and the random limit.
+    """Distance of the kept share from 1, averaged over numbers of kept parts, for each ranking and for random orders.
 
-    The limit is a distance that another random order would fall below with probability .025.
+    For random orders it is the distance that another random order would fall below with probability .025.
     """
     inner = rows.at((rows.frame["parts"] > 0) & (rows.frame["parts"] < rows.frame["total"]))
     by_ranking = {name: np.abs(1 - own.numbers).mean(axis=1) for name, own in inner.groups("ranking")}
@@ -96,7 +96,7 @@ _FAITHFULNESS = {"distance": _RANKINGS.reduce(_distances), "gap": _GAP}
     minimum_seeds=1,
 )
 def p2(curves: Curves) -> list[Condition]:
-    """Integrated gradients compared with gradients."""
+    """Condition that compares integrated gradients with gradients."""
     _, gradient, integrated, _ = np.split(curves["distance"], len(METHODS) + 1, axis=1)
     name = "distance from 1 by gradients beyond that by integrated gradients"
     return [exceeds(name, gradient - integrated, 0.0, "share")]
@@ -117,6 +117,6 @@ def p2(curves: Curves) -> list[Condition]:
     minimum_seeds=1,
 )
 def p3(curves: Curves) -> list[Condition]:
-    """The best parts compared with random ones."""
+    """Condition that compares the best parts with random ones."""
     gain = curves["distance"][:, -1:] - curves["distance"][:, :-1]
     return [exceeds("distance from 1 of random parts beyond that of the best ones", gain, 0.0, "share", METHODS)]

@@ -1,4 +1,4 @@
-"""Figures of patching: one example; states by position; exact and first-order effects of heads; faithfulness."""
+"""Figures of patching: one example, effects of states by position and of heads, and faithfulness."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,8 +30,8 @@ _METHOD = Method(
     effect runs the corrupted input with one part's value from the clean input (denoising), or the clean input with a
     value from the corrupted one (noising), and divides the change of <i>m</i> by the difference between the two inputs,
     both summed over pairs. A first-order effect multiplies the difference of the values by the gradient of <i>m</i>: at
-    the input that is run, or averaged over points on the way between the embeddings of both inputs. The control takes
-    the value from another input of the same length whose <i>m</i> is nearest to that of the input that is run.
+    the input that is run, or averaged over points between the embeddings of both inputs. The control takes the value
+    from another input of the same length whose <i>m</i> is nearest to that of the input that is run.
     """,
 )
 _METHODS = (

@@ -1,4 +1,4 @@
-"""Swaps of a model's parts between two sentences, for the page of `infoflow explore`."""
+"""Swap parts of a model between two sentences, for the page of `infoflow explore`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -129,7 +129,7 @@ def _metric(side: Recorded) -> float:
 
 
 def _grids(parts: Sequence[Part], swapped: np.ndarray, base: float, donor: float) -> list[dict[str, Any]]:
-    """By stack and kind of attention, a row of numbers for each layer."""
+    """One grid for each stack and kind of attention, with a row of numbers for each layer."""
     grids: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
     for part, metric in zip(parts, swapped.tolist(), strict=True):
         kind = part.kind if part.name == HEAD else ""

@@ -47,7 +47,7 @@ _EVERY = _heads(tag=ALL)
     given=_EXTERNAL,
 )
 def r1(curves: Curves) -> list[Condition]:
-    """The head of the causal LM that lies on most routes."""
+    """Condition on the head of the causal LM that lies on most routes."""
     return [exceeds("predictions with the head on their route", curves["most"], 0.5, "share", bounds=SHARE)]
 
 
@@ -75,7 +75,7 @@ def _places(rows: SeedRows) -> list[tuple[int, ...]]:
     reads={"gain": together(_previous, _EVERY, heads(HEAD_POSITIONAL.name, CAUSAL, stack="decoder", offset=-1))},
 )
 def r2(curves: Curves) -> list[Condition]:
-    """The causal LM's previous-token head."""
+    """Condition on the routes through the causal LM's previous-token head."""
     return [exceeds("routes with the head beyond those with a mean head", curves["gain"], 0.0, "share", bounds=GAIN)]
 
 
@@ -98,5 +98,5 @@ def _specialised(rows: SeedRows) -> np.ndarray:
     given=_EXTERNAL,
 )
 def r3(curves: Curves) -> list[Condition]:
-    """The head of the causal LM that depends most on the kind of token."""
+    """Condition on the causal LM's head whose share of routes differs most between parts of speech."""
     return [exceeds("routes of one part of speech beyond all", curves["gain"], 0.1, "share", bounds=GAIN)]

@@ -138,8 +138,8 @@ ROUTES = DeclaredFigure(
         "Each square is a head, the residual connection of an attention (res.), or a feed-forward block (FFN). "
         "Heads and residual add up to 100% of the state after an attention; an FFN's share is of the state after it. "
         "If all parts were equal, each square would have the value of its control.",
-        "A head on most routes is generic. One on the routes of some words only is specialised: compare tags, or "
-        "sentences of two domains with a label each.",
+        "A head on most routes is generic. A head on the routes of only some words is specialised: compare tags, or "
+        "sentences of two domains if each domain has a label.",
     ),
     method=_METHOD,
     tables=(ROUTE_IMPORTANCE.name,),

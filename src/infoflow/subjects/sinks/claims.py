@@ -28,7 +28,7 @@ _MASSIVE = Source(
     "abstract",
 )
 _LOWEST = 2
-"""The two lowest blocks, whose heads attend differently: the source excludes them."""
+"""Number of the lowest block that counts: the source excludes the two blocks below, whose heads attend differently."""
 _TIMES = 1000.0
 _SHORT = 0.9
 _EXTERNAL = Given(tasks=("causal-lm",))
@@ -63,7 +63,7 @@ def _mean_beyond_uniform(rows: SeedRows) -> np.ndarray:
     given=_EXTERNAL,
 )
 def s1(curves: Curves) -> list[Condition]:
-    """The causal LM's first token is a sink."""
+    """Condition on the causal LM's attention to the first token."""
     blocks = [f"block {_LOWEST + number}" for number in range(curves["first"].shape[1])]
     name = "attention on the first token beyond that of uniform attention"
     return [exceeds(name, curves["first"], 0.0, "share of attention", blocks, bounds=CORRELATION)]
@@ -81,7 +81,7 @@ def s1(curves: Curves) -> list[Condition]:
     given=_EXTERNAL,
 )
 def s2(curves: Curves) -> list[Condition]:
-    """The values of the causal LM's first token are short."""
+    """Condition on the length of the values of the causal LM's first token."""
     return [
         stays_below("length of the first token's values over that of others", curves["layer"][:, 1:2], _SHORT, "ratio")
     ]
@@ -104,7 +104,7 @@ _S3_READS: dict[str, Reading] = {
     controls=(seeds_alone(_S3_READS, "causal", "masked"),),
 )
 def s3(curves: Curves) -> list[Condition]:
-    """The causal LM's sink is stronger than the masked LM's."""
+    """Condition on the causal LM's attention to the first token compared with the masked LM's."""
     gap = curves["causal"] - curves["masked"]
     return [exceeds("excess attention on the first token", gap, 0.0, "share of attention", bounds=CORRELATION)]
 
@@ -144,7 +144,7 @@ _RATIO = Table(MASSIVE_ACTIVATION.name, CAUSAL, needs=("layer",), known=True).wh
     given=_EXTERNAL,
 )
 def s4(curves: Curves) -> list[Condition]:
-    """The causal LM's massive activations."""
+    """Conditions on the size and persistence of the causal LM's massive activations."""
     by_one, later = np.split(curves["course"], 2, axis=1)
     return [
         exceeds("largest activation over the median", curves["largest"], _TIMES, "ratio"),
@@ -174,7 +174,7 @@ def _changes(rows: SeedRows) -> np.ndarray:
     given=_EXTERNAL,
 )
 def s5(curves: Curves) -> list[Condition]:
-    """The causal LM's largest activations act like constants."""
+    """Conditions on the causal LM's loss when its largest activations are replaced."""
     names = ("loss change from zero above that of random activations", "loss change from zero above that from the mean")
     columns = np.split(curves["change"], 2, axis=1)
     return [exceeds(name, own, 0.0, "nats per token") for name, own in zip(names, columns, strict=True)]

@@ -1,4 +1,4 @@
-"""Figures of sinks: attention to the first token and others, massive activations, and the loss without them."""
+"""Figures of sinks: attention to classes of tokens, massive activations, and the loss without them."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _METHOD = Method(
     title="Sinks and massive activations",
     text="""
     Each token is in one class: the sentence's first token, other special tokens, punctuation, or the rest. Shares of
-    attention on the classes add up to 1; the first token's own query is left out. A massive activation is one of over
+    attention on the classes add up to 1; the first token's own query is left out. A massive activation is larger than
     100 and at least 1,000 times the median magnitude of the sentence's state (Sun et al. 2024). To see what the largest
     activations do, the four largest of each sentence at one layer are set to zero, or to their mean over the corpus;
     the control does the same with four random ones.

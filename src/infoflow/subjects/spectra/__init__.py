@@ -1,1 +1,1 @@
-"""Spectra: measures of a layer that need no labels, and whether they find the layer that probes best."""
+"""Spectra: measures of a layer that need no labels, and whether they find the layer that is best for probes."""

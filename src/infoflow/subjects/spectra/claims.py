@@ -1,4 +1,4 @@
-"""Claims about the layers that probe best and the measures that find them: probing:S-1 to S-6, and their table."""
+"""Claims about the layers that are best for probes and the measures that find them: probing:S-1 to S-6."""
 
 # R bootstrap replicates, L layers
 
@@ -94,7 +94,7 @@ def _probed(scores: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], str, SeedRo
 
 
 def _by_layer(rows: pd.DataFrame) -> SeedRows:
-    """A number for each layer; no layers if it is unknown."""
+    """The number of each layer; without layers if the number is unknown."""
     return SeedRows(rows.dropna(subset="value").drop_duplicates("layer").sort_values("layer"))
 
 
@@ -126,7 +126,7 @@ LAYER_BY_LAYER = Source(
 
 
 def inside(objective: Spec, number: int) -> Finding:
-    """The claim that a layer between the ends probes best, for models of one objective."""
+    """The claim that an intermediate layer is best for probes, for models of one objective."""
     reads: dict[str, Reading] = {"accuracy": accuracy(objective, TOKEN_TASKS)}
 
     @claim(

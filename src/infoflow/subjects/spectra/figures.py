@@ -1,4 +1,4 @@
-"""The figure of layers by measures without labels, with the layers that probe best."""
+"""The figure of layers by measures without labels, with the layers that are best for probes."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -58,7 +58,7 @@ def _gains(rows: SeedRows, slower: str, faster: str) -> np.ndarray:
 
 _WHEN = ("over the whole learning curve", "at its end")
 WAYS = ("heads that learn on", "frozen heads")
-"""Whether the transplanted heads change."""
+"""Whether the transplanted heads keep learning in the fresh model or are frozen."""
 
 
 @claim(
@@ -84,7 +84,7 @@ WAYS = ("heads that learn on", "frozen heads")
     ),
 )
 def h1(curves: Curves) -> list[Condition]:
-    """Specialised heads of a trained translation encoder in a fresh model."""
+    """Conditions on a fresh model with specialised heads of a trained translation encoder."""
     name = "held-out loss with random heads beyond that with specialised ones"
     gains = zip(product(_WHEN, WAYS), np.split(curves["gain"], 4, axis=1), strict=True)
     return [

@@ -83,7 +83,7 @@ def _title(series: Series, frozen: bool, what: str, every: list[Series]) -> str:
 
 
 def _placed(frame: pd.DataFrame) -> str:
-    """The number of transplanted heads, and of draws of random ones."""
+    """The number of transplanted heads, and of random draws."""
     counts = sorted({int(count) for count in frame.loc[frame["arm"] == SPECIALISED, "heads"]})
     heads = " or ".join(map(str, counts))
     draws = int(frame.loc[frame["arm"] == RANDOM, "draw"].nunique())

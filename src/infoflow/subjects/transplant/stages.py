@@ -165,7 +165,7 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         return self._with_columns({TRANSPLANTED_HEADS.name: frame})
 
     def make(self) -> dict[str, Any]:
-        """As plain values: each head of the scope with its importance and roles, and the model's own scores."""
+        """Compute importance and roles of each head in the scope, and the model's own scores, as plain values."""
         models, recipe, section = self.models, self.recipe, self.models.plan.transplant
         model, options = models.load(Subject(recipe=recipe)), pass_options(models, recipe)
         current_display().note(f"Scoring the heads of {recipe.name}.")
@@ -302,7 +302,7 @@ class Transplant(OfRecipe, AbstractTableStage):
             return TRANSPLANT_CURVES.conform(pd.DataFrame(columns=TRANSPLANT_CURVES.column_names))
         kept = Snapshots(self._folder / SNAPSHOTS)
         if is_first() and (self._folder / "model").exists() and not set(self._steps) <= set(kept.kept()):
-            shutil.rmtree(self._folder)  # it finished with other steps, or is damaged
+            shutil.rmtree(self._folder)  # the training finished with other steps, or is damaged
         wait_for_all()
         self._train()
         rows = [row for step in self._steps for row in self._points(kept, step)]

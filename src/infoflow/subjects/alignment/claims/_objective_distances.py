@@ -23,7 +23,7 @@ _LEAST_ROLES = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ObjectiveDistance:
-    """The distance between two models: of two objectives with the same seed, or of one objective with two seeds."""
+    """The distance between two models: two objectives with the same seed, or one objective with two seeds."""
 
     objectives: Pair  # in alphabetical order
     seeds: tuple[int, ...]
@@ -122,7 +122,7 @@ ASPECTS = (
         distances=learning,
     ),
 )
-"""The aspects in the order of the report; those that a plan did not measure are left out."""
+"""The aspects in which objectives are compared, in the order of the report."""
 
 
 def _pairs(frame: pd.DataFrame, models: ModelGroup, trained: bool) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """The objective map of a study: objectives in a plane by their distances, and whether neighbours share a family.
 
-It uses only the tables of pairs and heads. Distances are means over seeds, and the picture of each seed is rotated onto
-that of the mean. The control uses untrained models, which differ by their masks and not by learning.
+It uses only the tables about pairs of models and about heads. Distances are means over seeds, and the picture of each
+seed is rotated onto that of the mean. The control uses untrained models, which differ by their masks, not by learning.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from infoflow.results import END, Column, TableSchema
 
 from ._objective_distances import ASPECTS, Likeness, ObjectiveDistance, Pair, summary
 
-# O objects, D dimensions of the picture
+# O objects whose distances are given, D dimensions of the picture
 
 
 _STEPS, _STILL = 2000, 1e-8
@@ -38,7 +38,9 @@ class Scaled:
 
 
 def scale(distances_OO: Float[np.ndarray, "object object"], start_OD: np.ndarray | None = None, num: int = 2) -> Scaled:
-    r"""Metric scaling by SMACOF from `start_OD`, or else the best of several starts; equal input gives equal pictures.
+    r"""Place objects so that their distances are close to `distances_OO` (metric scaling by SMACOF), from `start_OD`.
+
+    Without `start_OD`, it is the best result of several starts. Equal input gives equal pictures.
 
     $$ \sigma_1 = \sqrt{\sum_{i<j} (d_{ij} - \delta_{ij})^2 / \sum_{i<j} d_{ij}^2} $$
 
@@ -85,14 +87,14 @@ def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int
 
 
 def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
-    """The points rotated, reflected and shifted, but not scaled, to come as near as possible to others."""
+    """Rotate, reflect and shift points, without scaling, so that they are as near as possible to `onto_OD`."""
     return (points_OD - points_OD.mean(axis=0)) @ turn(points_OD, onto_OD) + onto_OD.mean(axis=0)
 
 
 def turn(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
     """The rotation, with or without reflection, (D, D), that brings centred points nearest to other centred points.
 
-    It does not depend on the scale of either. Source: [@schonemann1966].
+    It does not depend on the scale of the points. Source: [@schonemann1966].
     """
     return orthogonal_procrustes(points_OD - points_OD.mean(axis=0), onto_OD - onto_OD.mean(axis=0))[0]
 
@@ -248,7 +250,7 @@ def _rows_of(
 
 
 def complete(distances: list[ObjectiveDistance]) -> _Matrices:
-    """A large set of objectives that are all compared with each other, found by dropping the least compared ones."""
+    """Choose objectives that were all compared with each other, by dropping those with the fewest comparisons."""
     cells: dict[Pair, list[ObjectiveDistance]] = {}
     for one in distances:
         if one.objectives[0] != one.objectives[1]:
@@ -270,7 +272,7 @@ def complete(distances: list[ObjectiveDistance]) -> _Matrices:
 
 
 def _matrix(names: list[str], cells: Mapping[Pair, list[ObjectiveDistance]], seeds: set[int]) -> np.ndarray:
-    """Means over the seeds; NaN if a pair has none of them."""
+    """Mean distance of each pair over the seeds; NaN if the pair has no distance under them."""
     matrix = np.zeros((len(names), len(names)))
     for i, first in enumerate(names):
         for j, second in enumerate(names[:i]):
@@ -292,7 +294,7 @@ def nearest(matrix_OO: np.ndarray) -> np.ndarray:
 
 
 def _places(matrices: _Matrices, picture: dict[str, np.ndarray]) -> list[dict]:
-    """A row for each objective in the mean picture, then in each seed's if there are several."""
+    """One row for each objective in the mean picture, then one in each seed's picture if there are several seeds."""
     mean = scale(matrices.mean_OO)
     common = [name for name in matrices.names if name in picture]
     points = mean.points_OD

@@ -34,7 +34,7 @@ def pairs(metrics: Iterable[str], states: str, aligned: str = "aligned") -> dict
 
 
 def alignment(kind: str, metric: str, states: str) -> Reading:
-    """Score, on held-out words, of the masked LM's encoder of this kind (aligned, unaligned, ...)."""
+    """Score on held-out words of one kind of the masked LM's encoder (aligned, unaligned, ...)."""
     return Table(ALIGNMENT.name, MASKED).where(kind=kind, metric=metric, states=states).reduce(one_number)
 
 
@@ -50,7 +50,7 @@ def alignment(kind: str, metric: str, states: str) -> Reading:
     learned=(MASKED, TRANSLATION),
 )
 def z3(curves: Curves) -> list[Condition]:
-    """Scores on held-out words after the map."""
+    """Conditions on the scores of held-out words after the map."""
     falls = exceeds("fall of the squared error", -gain(curves, "mse"), 0, "squared units")
     rises = [exceeds(f"rise of {metric}", gain(curves, metric), 0, unit) for metric, unit in UNITS.items()]
     return [falls, *rises]
@@ -74,7 +74,7 @@ _Z4_METRICS = ("average similarity gap", "self-similarity gap")
     learned=(MASKED, TRANSLATION),
 )
 def z4(curves: Curves) -> list[Condition]:
-    """Curves over layers 0..L of the encoders, before the map."""
+    """Condition on the encoders' similarity curves over layers 0..L, before the map."""
     narrowed = np.concatenate([-gain(curves, metric) for metric in _Z4_METRICS], axis=1)
     labels = [metric.removesuffix(" gap") for metric in _Z4_METRICS]
     return [exceeds("how much alignment narrows the gap to the translation encoder", narrowed, 0, "cosine", labels)]

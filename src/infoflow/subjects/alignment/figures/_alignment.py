@@ -131,7 +131,8 @@ def _score_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
             "that the translation encoder gives it. Under the decoder: the encoder is fine-tuned as part of the "
             "translation model, and a linear map is fitted afterwards. Linear map only: the encoder is not trained.",
             "Grey lines are controls: one is trained on links to words of other sentences; the other, without links, "
-            "only keeps the encoder's vectors and has a random map. They must not come close to the aligned encoder.",
+            "only learns to keep its vectors and starts with a random map. They must not come close to the aligned "
+            "encoder.",
             "The dashed grey mark is the score without knowledge of the word: chance for retrieval, the mean vector "
             "for the error, shuffled words for RSA and PWCCA.",
         ],
@@ -177,7 +178,7 @@ def _score_chart(table: pd.DataFrame, models: ModelSelection, bounds: tuple[floa
 
 
 def _color(kind: str, models: ModelSelection) -> str:
-    """The masked LM's colour for its encoder, grey for a control, translation's colour for its own encoder."""
+    """The masked LM's colour for its encoders, grey for controls, translation's colour for translation's encoder."""
     if kind in _KINDS and _KINDS[kind].control:
         return "var(--control)"
     key, slot = (_TARGET, 2) if kind == "target" else (_SOURCE, 1)

@@ -18,7 +18,7 @@ ALIKE = Section(
     title="How alike are the objectives?",
     lead="Each objective asks something different of the same blocks: to predict what comes next, to fill in what is "
     "hidden, to translate, to tell true from false, to restore damaged text. The map shows which of them ended up near "
-    "each other, and whether those are the ones that were asked the same kind of thing.",
+    "each other, and whether neighbours are objectives of the same kind.",
     names={"objective-map": "objectives/map"},
 )
 _METHOD = Method(

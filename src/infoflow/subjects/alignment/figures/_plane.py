@@ -50,7 +50,7 @@ class PlaneView:
 
     @property
     def axes(self) -> dict[str, Any]:
-        """Encodings of position: a fixed vertical range, and a horizontal one as wide as the panel."""
+        """Encodings of both positions: the vertical range is fixed, the horizontal range is as wide as the panel."""
         half = _HEIGHT / 2 / self.pixels
         ends = {
             name: expression(f"{self.x} {sign} width / {2 * self.pixels}")
@@ -62,9 +62,9 @@ class PlaneView:
 
 
 def map_chart(rows: pd.DataFrame, series: list[Series], view: PlaneView, grey: bool = False) -> dict[str, Any]:
-    """Draw rows of means (`seed` −1) and of each seed, with `series` and `label`.
+    """Draw the points of the mean (`seed` −1) and of each seed; `rows` have the columns `series` and `label`.
 
-    `to_x` and `to_y` are the position of the nearest neighbour; `grey` draws an unlabelled control.
+    The columns `to_x` and `to_y` are the position of the nearest neighbour; `grey` draws an unlabelled control.
     """
     mean, seeds = rows[rows["seed"] == MEAN], rows[rows["seed"] != MEAN]
     axes, look = view.axes, {"color": color_of(series), "shape": shape_of(series)}

@@ -39,8 +39,8 @@ def align_with_controls(
     |--------------------|---------------------------|-----------------------|-----------------------------|
     | `aligned`          | trained on the links      | trained with it       |                             |
     | `unaligned`        | unchanged                 | least squares, same links | the effect of a map only |
-    | `shuffled`         | trained on wrong links    | trained with it       | the effect of any such training |
-    | `regulariser only` | trained to stay unchanged | trained with it, from random | the effect of training itself |
+    | `shuffled`         | trained on wrong links    | trained with it       | the effect of training on any links |
+    | `regulariser only` | trained to stay unchanged | trained, from random weights | the effect of training itself |
     """
     config, links, out = config or ExplicitConfig(), links or IdentityLinks(), Path(out)
     shuffled = ShuffledLinks(seed=config.seed)

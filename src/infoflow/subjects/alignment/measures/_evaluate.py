@@ -243,7 +243,7 @@ def _curve_rows(curves: pd.DataFrame) -> Iterator[Row]:
 def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
     """Mean absolute difference, over layers, of each curve from the target's, with first-order replicates.
 
-    (If each replicate took absolute values itself, the noise of small differences would add up.)
+    Replicates keep the estimate's signs, because the absolute values of noisy small differences would add up.
     """
     for metric in CURVES.values():
         own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))
@@ -299,7 +299,7 @@ def retrieval_hits(
 def _hits(
     queries: Float[Tensor, "word width"], keys: Float[Tensor, "word width"], near: Float[Tensor, " word"]
 ) -> Float[Tensor, " word"]:
-    """For each query, the probability that its own key wins; its own r shifts all its scores and is left out."""
+    """For each query, the probability that its own key has the highest score; r of the query cancels out."""
     hits, start = [], 0
     for part in row_blocks(queries, keys):
         scores = 2 * (part @ keys.mT) - near

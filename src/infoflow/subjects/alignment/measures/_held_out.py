@@ -30,7 +30,7 @@ class HeldOutWords:
 
     sentences: LinkedSentences
     order: Int[np.ndarray, " word"]
-    """Indices of the words in reading order (`by_length`), in the order used here."""
+    """For each word here, its index in reading order (that of `by_length`)."""
     sentence_ids: Int[np.ndarray, " word"]
     places: Int[np.ndarray, " word"]
     """Index of the word in its source sentence."""

@@ -28,7 +28,7 @@ _LINK = re.compile(r"(\d+)-(\d+)")
 
 
 class AbstractWordLinks(ABC):
-    """Pairs of words, one to one: the corpus's own words, or those of running text if it has none."""
+    """One-to-one pairs of words; words are the corpus's own, or are found in the text if the corpus has none."""
 
     name: ClassVar[str]
 
@@ -124,8 +124,8 @@ class PharaohLinks(AbstractWordLinks):
 class ShuffledLinks(AbstractWordLinks):
     """The control: each sentence is linked with another one, with the words in random order.
 
-    The partner sentence is the same in all epochs. Words are never linked with words of their own sentence, because one
-    correct link among many wrong ones would be enough to learn from: the squared error averages over the wrong ones.
+    The partner sentence is the same in all epochs. Words are never linked with words of their own sentence: one correct
+    link among many wrong ones would be enough to learn from, since wrong links average out in the squared error.
     """
 
     name: ClassVar[str] = "shuffled"
@@ -259,7 +259,7 @@ def word_vectors(
     chosen: Words,
     merge: Merge = "last",
 ) -> Float[Tensor, "link width"]:
-    """One vector per chosen word: that of its last token, or the mean over its tokens."""
+    """One vector per chosen word: its last token's vector, or the mean over its tokens."""
     sentence = chosen[:, 0]
     inside = words_BT[sentence] == chosen[:, 1:]
     if merge == "last":

@@ -1,7 +1,7 @@
-"""Readings of claims about training: shares of layers and components in the loss change, and when parts raise the loss.
+"""What the claims about training read from tables: parts' shares in the loss change, and when parts raise the loss.
 
 If a number has no bootstrap over sentences (counts of steps, figures of a whole run), its replicates repeat that
-number, so that intervals come only from seeds. Numbers refer to the training sentences and the first term of the loss.
+number, so its interval comes only from seeds. Numbers refer to the training sentences and the first term of the loss.
 """
 
 # S: series of windows of each stack, (layer, window); K: entries of a profile; R: bootstrap replicates
@@ -64,7 +64,8 @@ def hurting(objective: Spec, components: tuple[str, ...]) -> Reading:
 def last_hurting(objective: Spec) -> Reading:
     """The last step in which a component, summed over a stack's layers, raised the loss, as a share of the training.
 
-    A second number says whether this is the last step of the training; if so, longer training might show later ones.
+    A second number says whether this is the last step of the training; if so, longer training might have later
+    steps that raise the loss.
     """
     table = _recorded("hurting", objective, ..., *_HURTING, "chords", number="last_hurt")
     return table.reduce(_last_hurting, components=(*ATTENTION, *FEED_FORWARD))
@@ -78,15 +79,15 @@ def window_mean(objective: Spec, column: Literal["helping", "alternated", "top_s
 
 
 def reliability(objective: Spec, statistic: str, rule: str = "") -> Reading:
-    """A statistic of how reliable the recording is."""
+    """A statistic from the table `allocation_reliability`, such as a residual or a correlation of halves."""
     return _recorded("reliability", objective).where(statistic=statistic, rule=rule).reduce(_only)
 
 
 def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = False) -> Agreement:
-    """Agreement of two halves of the sentences on totals of parameter groups, or of single parameters (our threshold).
+    """Whether two halves of the sentences agree on totals of parameter groups, or of single parameters.
 
-    At a correlation of .7, the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with the mean of two other
-    halves.
+    The threshold is ours: at a correlation of .7, the mean of both halves would have a correlation of
+    2 · .7 / 1.7 = .82 with the mean of two other halves.
     """
     which = "parameters" if parameters else "groups without embeddings"
     absent = "the recording has no halves: [dynamics] parts must be 2 or more; single parameters must be followed, too"
@@ -97,7 +98,7 @@ def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = 
 
 
 def synchrony(objective: Spec, *, turned: bool = False) -> Reading:
-    """How often layers of the main stack learn most at the same time: mean share of common peaks, over pairs of layers.
+    """Mean share of the peaks that two layers of the main stack have in common, over all pairs of layers.
 
     A layer peaks in a window in which it lowers the loss more than in both neighbouring windows. With `turned`, each
     layer's series is first rotated by a random number of windows.

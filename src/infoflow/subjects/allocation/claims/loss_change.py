@@ -45,7 +45,7 @@ _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one
     uncontrolled="with random signs, half of the parameters help, which is the limit itself",
 )
 def l1(curves: Curves) -> list[Condition]:
-    """Shares of parameters, averaged over the whole training."""
+    """Conditions on the share of parameters that lower the loss, averaged over the whole training."""
     values, labels = np.concatenate(list(curves.values()), axis=1), list(curves)
     # Chance also lies below the upper limit, so that limit counts only with the lower one.
     name, unit = "share that helps, of the parameters whose allocation is not 0", "share of parameters"
@@ -74,7 +74,7 @@ _L2_READS: dict[str, Reading] = {
     reliable=halves_agree(),
 )
 def l2(curves: Curves) -> list[Condition]:
-    """Layers as sums over their components."""
+    """Condition on each layer's share, summed over its components."""
     totals = {name: components_by_layer(curve).sum(axis=2) for name, curve in curves.items()}
     labels = [f"{name}, {layer}" for name, total in totals.items() for layer in layer_names(total.shape[1], 0)]
     shares = np.concatenate(list(totals.values()), axis=1)
@@ -96,7 +96,7 @@ TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in
     reliable=halves_agree(),
 )
 def l3(curves: Curves) -> list[Condition]:
-    """Common peaks of layers; intervals over seeds."""
+    """Condition on the peaks that layers have in common, with intervals over seeds."""
     name, shares = "share of a layer's peaks that are also peaks of another layer", np.hstack(list(curves.values()))
     return [exceeds(name, shares, 0.5, "share of peaks", list(curves), bounds=SHARE)]
 
@@ -108,7 +108,7 @@ RULES = ("simpson", "first-order")
     "dynamics:L6",
     "Simpson's rule follows the loss closely from step to step; a first-order estimate does not.",
     source=LOSS_CHANGE.beyond,
-    published="an error of .001 per iteration is accepted in the code; that first order is inaccurate is unverified",
+    published="the code accepts an error of .001 per iteration; that first order is inaccurate is unverified",
     statistic="Simpson's mean residual lies below .001 nats, and that of first order is over five times as large",
     reads={f"{one.name} {rule}": reliability(one, "mean residual", rule) for one in OBJECTIVES for rule in RULES},
     controls=(
@@ -125,7 +125,7 @@ RULES = ("simpson", "first-order")
     uncontrolled="first order divided by itself is 1, whatever the residuals are",
 )
 def l6(curves: Curves) -> list[Condition]:
-    """Residuals of two rules on the same steps; intervals over seeds."""
+    """Conditions on the residuals of two rules on the same steps, with intervals over seeds."""
     simpson, first = (np.concatenate([curves[f"{one.name} {rule}"] for one in OBJECTIVES], axis=1) for rule in RULES)
     labels = [NAMES[one] for one in OBJECTIVES]
     return [
@@ -170,7 +170,7 @@ def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, a
     uncontrolled="the share in a normal distribution is known exactly: half of the limit",
 )
 def l4(curves: Curves) -> list[Condition]:
-    """Signs of single parameters; intervals over seeds."""
+    """Conditions on the sizes and signs of single parameters' allocations, with intervals over seeds."""
     changed, unit = "parameters whose sign changed since the preceding step", "share of parameters"
     return [
         _each("share of the largest 1 % of |A| in the sum of |A|", curves, "top_share", 2 * NORMAL, "share of the sum"),
@@ -203,10 +203,10 @@ STATISTIC = "half correlation of groups without embeddings"
             decisive=False,  # rank correlations between training runs are lower anyway
         ),
     ),
-    uncontrolled="unrelated halves correlate by 0, whatever is trained",
+    uncontrolled="unrelated halves have a correlation of 0, whatever is trained",
 )
 def z1(curves: Curves) -> list[Condition]:
-    """Two halves of the evaluated sentences; intervals over seeds."""
+    """Condition on the agreement of two halves of the evaluated sentences, with intervals over seeds."""
     name = "correlation of the groups' totals on two halves of the sentences, embeddings left out"
     values = np.concatenate(list(curves.values()), axis=1)
     return [exceeds(name, values, 0.9, "correlation", list(curves), bounds=CORRELATION)]

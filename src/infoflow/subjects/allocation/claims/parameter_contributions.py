@@ -50,7 +50,7 @@ _V1_READS: dict[str, Reading] = WITHIN | {
     reliable=halves_agree(),
 )
 def v1(curves: Curves) -> list[Condition]:
-    """Share profiles of the stacks that read the text, under different seeds."""
+    """Condition on the share profiles of the stacks that read the text, under different seeds."""
     return [own_over_others("similarity of two seeds of one objective, minus that of two objectives", curves)]
 
 
@@ -92,7 +92,7 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
     reliable=halves_agree(),
 )
 def v2(curves: Curves) -> list[Condition]:
-    """W1 and W2 compared with all other components, layer by layer."""
+    """Conditions that compare W1 and W2 with every other component, layer by layer."""
     return [
         _margin("share of W1 and W2 minus that of any other component", curves, per_parameter=False),
         _margin("the same per parameter, in units of the mean parameter", curves, per_parameter=True),
@@ -115,8 +115,8 @@ _V3_READS: dict[str, Reading] = ACROSS | {
     "The dynamics depend on the objective, not on the size or the domain of the data: one objective on two corpora is "
     "more alike than two objectives on one corpus.",
     source=PARAMETER_CONTRIBUTIONS,
-    cause="A masked LM learns from a seventh of the tokens, so its shares are noisy: it is less similar to another "
-    "seed of itself than to a causal LM. The corpus itself hardly mattered.",
+    cause="A masked LM learns from a seventh of the tokens, so its shares are noisy: two masked LMs under different "
+    "seeds are less similar than a masked and a causal LM. The corpus itself hardly mattered.",
     examined="dynamics-corpora",
     published="Europarl against WMT, and 700 thousand, 2 and 5 million sentence pairs (slides), look alike",
     statistic="rank correlation of the shares of layers × components under different seeds, mean over pairs of "
@@ -133,7 +133,7 @@ _V3_READS: dict[str, Reading] = ACROSS | {
     ),
 )
 def v3(curves: Curves) -> list[Condition]:
-    """Share profiles of the stacks that read the text, on several corpora and under different seeds."""
+    """Condition on share profiles of the stacks that read the text, on several corpora and under different seeds."""
     name = "similarity of one objective on two corpora, minus that of two objectives on one corpus"
     return [own_over_others(name, curves)]
 
@@ -165,7 +165,7 @@ _V4_READS: dict[str, Reading] = {
     reliable=halves_agree(),
 )
 def v4(curves: Curves) -> list[Condition]:
-    """Both stacks of translation compared with both language models, under different seeds."""
+    """Conditions that compare both stacks of translation with both language models, under different seeds."""
     name = "similarity of a stack to the language model of its kind, minus that to the other"
     gaps = {
         "translation encoder": curves["encoder, masked"] - curves["encoder, causal"],
@@ -192,7 +192,7 @@ _V5_READS: dict[str, Reading] = {"encoder": profile(TRANSLATION, "encoder"), "de
     reliable=halves_agree((TRANSLATION,)),
 )
 def v5(curves: Curves) -> list[Condition]:
-    """Feed-forward shares of translation by layer."""
+    """Condition on the feed-forward shares of translation in each layer."""
     margins, labels = [], []
     for stack, curve in curves.items():
         feed = total_of(curve, FEED_FORWARD)
@@ -223,7 +223,7 @@ LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
     reliable=halves_agree((MASKED,)),
 )
 def v6(curves: Curves) -> list[Condition]:
-    """Components as sums over layers; intervals over seeds."""
+    """Conditions on how often each component, summed over layers, raised the loss, with intervals over seeds."""
     hurt = curves["hurt"]
     looking, others = hurt[:, :2], hurt[:, 2:]
     gaps = (looking[:, :, None] - others[:, None, :]).reshape(len(hurt), -1)
@@ -253,14 +253,14 @@ def _later(name: str, late: np.ndarray, early: np.ndarray) -> Condition:
     source=CONTRIBUTIONS_ON_SLIDES,
     published="last of 125,000 steps in which a component hurt (slides): causal LM 1,072, translation 2,673, masked "
     "LM 59,727; largest loss change of a component 5.58 (key), 95 (W2), 68.18 (value)",
-    statistic="the last step in which any component, summed over layers, hurt, as a share of the training: masked LM "
-    "after translation after causal LM",
+    statistic="the last step in which any component, summed over layers, hurt, as a share of the training: it comes "
+    "first in the causal LM, then in translation, and last in the masked LM",
     reads=_V7_READS,
     controls=(seeds_alone(_V7_READS, *_V7_READS),),
     reliable=halves_agree(),
 )
 def v7(curves: Curves) -> list[Condition]:
-    """The last step in which a component, summed over layers, raised the loss; intervals over seeds."""
+    """Conditions on the last step in which a component, summed over layers, raised the loss."""
     causal, masked, translation = (curves[name] for name in ("causal", "masked", "translation"))
     return [
         _later("the masked LM's last hurting step after translation's", masked, translation),
@@ -283,7 +283,7 @@ _V8_READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTI
     reliable=halves_agree(),
 )
 def v8(curves: Curves) -> list[Condition]:
-    """Heads of self-attention; intervals over seeds."""
+    """Condition on the heads of self-attention, with intervals over seeds."""
     name = "standard deviation over the heads of a layer beyond noise, divided by their mean absolute contribution"
     return [exceeds(name, np.concatenate(list(curves.values()), axis=1), 0.25, "ratio", list(curves))]
 
@@ -295,7 +295,7 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
     "dynamics:V9",
     "In a causal LM the attention of the middle layers contributes more than that of the first and the last.",
     source=CONTRIBUTIONS_ON_SLIDES,
-    published="the attention of middle layers contributes more, read as fine syntax learned there (slides; no number)",
+    published="the attention of middle layers contributes more, perhaps by learning fine syntax (slides; no number)",
     statistic="share of query, key, value and output: the mean of the middle layers exceeds the share of the first "
     "and of the last layer",
     reads=_V9_READS,
@@ -308,7 +308,7 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
     reliable=halves_agree((CAUSAL,)),
 )
 def v9(curves: Curves) -> list[Condition]:
-    """Attention shares of the causal LM by layer."""
+    """Condition on the attention shares of the causal LM in each layer."""
     attention = total_of(curves["causal"], ATTENTION)
     middle = attention[:, 1:-1].sum(axis=1) / (attention.shape[1] - 2)  # NaN if there are only two layers
     name = "mean share of attention in the middle layers, minus that of the first and of the last"

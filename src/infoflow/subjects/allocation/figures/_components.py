@@ -50,7 +50,7 @@ COMPONENTS = {
 
 
 class ModelStack(NamedTuple):
-    """One stack of a line's models."""
+    """One stack of the models that share a line in charts."""
 
     series: str
     stack: str
@@ -226,7 +226,7 @@ def _bands(steps: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _some(ends: np.ndarray, most: int) -> np.ndarray:
-    """At most this many of the updates, including the first and the last."""
+    """Choose at most `most` of the updates, including the first and the last."""
     return ends[np.unique(np.linspace(0, len(ends) - 1, min(most, len(ends))).round().astype(int))]
 
 

@@ -75,7 +75,7 @@ def _with_interval(pairs: pd.DataFrame) -> dict[str, float]:
 
 
 def _words(means: pd.DataFrame) -> str:
-    """The two stacks with the most and the least similar distributions; brackets are 95% intervals over seeds."""
+    """The pairs of stacks with the most and the least similar distributions, with 95% intervals over seeds."""
     found = []
     for row in means.loc[means["first"] <= means["second"]].to_dict("records"):
         first, second, known = row["first"], row["second"], row["high"] > row["low"]

@@ -1,4 +1,4 @@
-"""The cells of a model (every parameter element belongs to one component of one layer), their groups and histogram."""
+"""Cells, the smallest parts of a model for which allocations are summed, and their groups and histograms."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -212,7 +212,9 @@ NUM_BINS = 2 * _SIDE + 1
 
 
 class Histogram:
-    """Counts (group, bin) over all added chords: negative bins, a bin for exactly 0, positive bins.
+    """Counts (group, bin) over all added chords (steps on which loss changes are allocated).
+
+    The bins are the negative ones, a bin for exactly 0, and the positive ones.
 
     A bin spans half a decade, from 1e-14 nats to 1; smaller or larger values fall into the outermost bins.
     """

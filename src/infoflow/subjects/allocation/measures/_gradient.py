@@ -46,7 +46,7 @@ def evaluation_set(
     seed: int = 0,
     micro_tokens: int = 4096,
 ) -> EvaluationSet:
-    """Sentences of `data`, by the hash of (seed, sentence id), up to `tokens` source tokens.
+    """Sentences of `data`, chosen by the hash of (seed, sentence id), up to `tokens` source tokens.
 
     The noise of a sentence is keyed by (seed, its id) with the epoch set to 0, so it never changes;
     `infoflow.training.evaluate` uses the same noise. Sentences are distributed to the parts in turn, with copies in the
@@ -209,7 +209,7 @@ class FlatParameters:
 
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode in full precision; afterwards modes, buffers and random states are restored."""
+    """Evaluate in full precision inside a `with` block, then restore modes, buffers and random states."""
     modes = [(child, child.training) for child in module.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
     device = next(module.parameters()).device

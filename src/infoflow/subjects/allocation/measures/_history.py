@@ -24,7 +24,7 @@ PARAMETER_FIGURES = ("helped", "hurt", "zero", "alternated", "top_share")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Chord:
-    """One chord, with all numbers on the CPU."""
+    """Results for one chord, the straight line between two recorded sets of weights; all numbers are on the CPU."""
 
     start: int  # number of updates before the chord
     end: int
@@ -113,7 +113,7 @@ class History:
         self._open = int(state["open"])
         for name in _FIELDS:
             self._windows[name] = [value.copy() for value in state[name].numpy()] if name in state else []
-        # An element of an array is not an array: the sums continue in place.
+        # Made arrays again, so that sums can continue in place: an element of an array is a scalar.
         self._windows["chords"] = [np.array(value) for value in self._windows["chords"]]
 
 
@@ -159,10 +159,10 @@ _COUNTS = ("hurt", "helped", "zero", "last", "largest", "largest_update")
 
 
 class ParameterCounts:
-    """The counts of `GroupCounts` for every single parameter, and further numbers.
+    """The counts of `GroupCounts` for every single parameter, and further statistics.
 
-    These are the smallest allocation, two moments (sums over chords of the allocation and of its square), and how well
-    two halves of the examples agree.
+    The further statistics are the smallest allocation, two moments (sums over chords of the allocation and of its
+    square), and how well two halves of the examples agree.
 
     Counters are int32: PyTorch's uint32 has no mixed addition.
     """
@@ -176,7 +176,7 @@ class ParameterCounts:
         self.total, self.squares = torch.zeros_like(like), torch.zeros_like(like)
         self.sign = torch.zeros_like(like, dtype=torch.int8)  # sign in the previous chord
         self.halves: tuple[Tensor, ...] = (torch.zeros_like(like), torch.zeros_like(like)) if halves else ()
-        self.agreement = torch.zeros(2, dtype=torch.float64)  # sum over chords of equal signs' share; number of chords
+        self.agreement = torch.zeros(2, dtype=torch.float64)  # sum over chords of the share of equal signs; chords
 
     def add(self, allocation: Float[Tensor, " parameter"], update: int, tail: bool) -> np.ndarray:
         """Count one chord.

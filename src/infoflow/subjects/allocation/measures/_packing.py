@@ -32,7 +32,7 @@ _EVEN = 256  # width of a row at which attention costs as much as all the rest; 
 
 
 class PackReader(NamedTuple):
-    """A stack as a reader of packed rows."""
+    """A stack that can read packed rows."""
 
     module: str  # module whose `forward` accepts position_ids and masks
     causal: bool

@@ -114,7 +114,7 @@ class Record(OfRecipe, AbstractKept):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompareRecordings(AbstractTableStage):
-    """How similarly a study's training runs distribute learning: a cheap stage that needs all of them."""
+    """The stage that compares how a study's training runs distribute learning; it is cheap and needs all of them."""
 
     kind = "compare"
     named = "compare recordings"
@@ -145,7 +145,7 @@ def is_begun_with(folder: Path, key: str, recorded: bool) -> bool:
     """Whether the training in `folder` records `key`: either it starts now, or it started with this recording.
 
     Args:
-        folder: Folder of the training; created with a note if it does not exist.
+        folder: Folder of the training; if it does not exist, it is created with a file that names `key`.
         key: Key of what the recording depends on.
         recorded: Whether the recording is complete.
     """
@@ -184,7 +184,7 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
         out: The run folder to write.
 
     Raises:
-        UserError: A folder holds no recording, two folders share a name, or there are fewer than two.
+        UserError: A folder holds no recording, two folders share a name, or there are fewer than two folders.
     """
     runs = [RunFolder.existing(folder) for folder in studies]
     names = [run.path.resolve().name for run in runs]

@@ -200,7 +200,7 @@ class _Pair:
         )
 
     def saying(self, reader: Reader, text: str) -> "_Pair":
-        """The same source with another translation."""
+        """This pair with another translation of the same source."""
         ids = torch.tensor([reader.tokenizer("decoder")(text_target=text)["input_ids"]])
         inputs, labels = decoder_inputs(reader.model, ids)
         return replace(self, inputs=inputs[0], labels=labels[0])

@@ -80,7 +80,7 @@ class ExpertRouting(Intervention):
 
 @contextmanager
 def _routed(model: Model, batch: PaddedBatch) -> Iterator[dict[tuple[str, int], Bool[Tensor, "sentence token expert"]]]:
-    """The experts of each token by stack and layer, available once the model has read the batch."""
+    """Yield a dict that holds the experts of each token, by stack and layer, once the model has read the batch."""
     found: dict[tuple[str, int], Tensor] = {}
 
     def keep(stack: str, layer: int, output: Any) -> None:

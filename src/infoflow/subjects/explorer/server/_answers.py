@@ -1,4 +1,4 @@
-"""Responses to requests, computed from readings in the worker's thread."""
+"""Responses to requests, computed in the worker's thread from cached forward passes."""
 
 import json
 from collections import OrderedDict
@@ -30,14 +30,14 @@ _DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # methods t
 
 
 class Responses:
-    """Computes responses as bytes; strips and sweeps come in parts, one by one."""
+    """Computes responses as bytes; rows of strips and sweeps are sent one after the other."""
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
         self._kept: OrderedDict[str, dict[str, list[dict[str, Any]]]] = OrderedDict()
 
     def kept(self, key: str) -> dict[str, list[dict[str, Any]]]:
-        """Results computed from a reading after its forward pass (relevance, strips), for the saved file."""
+        """Results that were computed after the forward pass (relevance, strips), for the saved file."""
         if key not in self._kept and len(self._kept) >= _MOST_KEPT:
             self._kept.popitem(last=False)
         return self._kept.setdefault(key, {})
@@ -117,7 +117,7 @@ class Responses:
     def _further(
         self, reading: SentenceReading, name: str, answer: ViewAnswer, choices: Mapping[str, str]
     ) -> dict[str, Any]:
-        """The answer of a subject's view for the sentence with its change, and the choices that led to the answer."""
+        """What a view, such as that of routes, answers about the changed sentence, and the view's choices."""
         model = reading.subject.model
         with changed(model, reading.change, in_weights=True):
             found = self.attempted(lambda: {**answer(model, reading.sentence, choices), **choices})
@@ -131,7 +131,7 @@ class Responses:
 
     @staticmethod
     def attempted(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The result of `work`, or the reason why it is unavailable, next to other results."""
+        """The result of `work`, or the reason why it is unavailable, so that other results can still be shown."""
         try:
             return work()
         except UserError as error:

@@ -35,8 +35,8 @@ def effect(before: SentenceReading, after: SentenceReading) -> dict[str, Any]:
     $$ \mathrm{KL}_t = \sum_v p_t(v) \ln \frac{p_t(v)}{p'_t(v)}, \qquad
     d_{lt} = 1 - \cos(h_{lt}, h'_{lt}) $$
 
-    KL is in nats, with the prediction p at token t before the change and p' after it. Tokens that no longer see
-    anything have null.
+    KL is in nats, with the prediction p at token t before the change and p' after it. Numbers are null at tokens that
+    no longer see anything.
     """
     model = before.subject.model
     blind = after.change.blind(model, before.sentence)

@@ -114,7 +114,7 @@ class Explorer:
 
     @staticmethod
     def check(num_models: int, *, port: int = 0, longest: int = LONGEST, host: str = "") -> None:
-        """Checks that need no loaded model.
+        """Check the arguments before a model is loaded.
 
         Raises:
             UserError: The extra is not installed, there are too many models, or the port is unavailable.
@@ -187,8 +187,8 @@ def explore(
 
     Enter a sentence to see all heads, one head, queries and keys, the route of a prediction, what each layer predicts,
     the sources of a prediction, the effect of removing a token, a head or a layer, and of swapping a part of the model.
-    It needs the extra `[explore]`. The page is served only to this computer, and only with the token in its address; do
-    not use the models for anything else meanwhile.
+    It needs the extra `[explore]`. The page is served only to this computer, and only with the token in its address. Do
+    not use the models for anything else while it runs.
 
     Args:
         models: One or two models from `load_model`, or their sources: folders or names.
@@ -267,7 +267,7 @@ def _server(app: Any) -> "uvicorn.Server":
 
 @contextlib.contextmanager
 def _interrupts(server: "uvicorn.Server") -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the server cleanly; a second one immediately."""
+    """Let Ctrl-C and SIGTERM end the server cleanly; a second signal ends it immediately."""
 
     def end(number: int, frame: Any) -> None:
         server.force_exit = server.should_exit

@@ -30,7 +30,7 @@ _MOST_LOGITS = 1 << 22  # logits kept with a reading; if there are more, they ar
 
 
 class ExploredModel:
-    """One of the explored models, with its number on the page."""
+    """A model that the page shows, with its number there."""
 
     def __init__(self, number: int, model: Model) -> None:
         self.number, self.model = number, model
@@ -135,7 +135,7 @@ def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> Sent
 
 
 def lens(reading: SentenceReading, positions: Sequence[int] | None) -> dict[str, Any]:
-    """`lens_rows` of a reading."""
+    """What each layer predicts at some positions, see `lens_rows`."""
     subject = reading.subject
     states = reading.states[subject.readout.stack.name]
     return lens_rows(subject.model, subject.readout, states, positions)
@@ -183,7 +183,7 @@ class Readings:
         return self.subjects[number]
 
     def of(self, request: HttpRequest) -> SentenceReading:
-        """The reading that a request is about, named by an earlier response's key or by a model and a text.
+        """The reading that a request is about; the request names it by a key or by a model and a text.
 
         Raises:
             UserError: The model cannot read the text.

@@ -135,14 +135,14 @@ _MOST_CHOICES = 8
 
 
 class BadRequest(Exception):
-    """A request that our pages never send; the text describes the error."""
+    """A malformed request, which the explorer's pages never send; the text describes the error."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpRequest:
     """One request."""
 
-    page: str  # requesting page: a newer request of the same kind replaces its older one
+    page: str  # the requesting page, whose newer request of one kind replaces its older one
     model: int = 0
     text: str = ""
     translation: str | None = None

@@ -1,4 +1,4 @@
-"""The explorer's routes, and the one compute thread behind them, newest request first."""
+"""The explorer's URLs, and the one compute thread behind them, which serves the newest request first."""
 
 import asyncio
 import json
@@ -52,8 +52,8 @@ class _Job:
 class Worker:
     """Runs the work of all requests in a separate thread, one at a time.
 
-    torch never runs in the event loop, and a model never runs twice at once, since hooks of one request would then see
-    the other request. The newest waiting job runs first; patient jobs run only if no others wait.
+    torch never runs in the event loop, and a model never runs twice at once, since the hooks of one request would then
+    see the other request. The newest waiting job runs first; patient jobs run only if no others wait.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Worker:
         self._thread.start()
 
     async def do(self, slot: Hashable, work: Callable[[], Answer], patient: bool = False) -> Answer:
-        """The work's result; `slot` identifies page and kind of request.
+        """Run `work` and return its result; `slot` identifies the page and the kind of request.
 
         Raises:
             Replaced: A newer request with the same slot came before this one ran.
@@ -131,7 +131,7 @@ def _settle(job: _Job, result: Any = None, error: BaseException | None = None) -
         job.loop.call_soon_threadsafe(settle)
 
 
-# The explorer's routes.
+# The explorer's URLs.
 
 
 _END = object()

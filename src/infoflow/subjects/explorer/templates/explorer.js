@@ -79,7 +79,7 @@ const wire = (() => {
       root.classList.remove("waiting");
       if (!error.status) retry();
     };
-    // Pictures of another sentence must not stand under one that was refused.
+    // Pictures of the previous sentence must not be shown under a sentence that was refused.
     const showPictures = (on) => { for (const part of [pictures, taken]) part.hidden = !on; };
     const change = () => ({ hide: places(own("hide")), close: { heads: places(own("heads")), layers: places(own("layers")) }, mode: own("mode") === "mean" ? "mean" : "zero" });
     const isChanged = () => Boolean(own("hide") || own("heads") || own("layers"));
@@ -251,7 +251,7 @@ const wire = (() => {
       act("act-save", "Save page", save);
       parts.push(acts);
       if (isChanged()) {
-        const list = make("div", "", { class: "gone", role: "group", "aria-label": "Taken away" });
+        const list = make("div", "", { class: "gone", role: "group", "aria-label": "Ablated" });
         const pill = (text, does) => { const button = make("button", `${text} ×`, { type: "button", dir: "auto", "aria-label": `${text}: bring back` }); button.addEventListener("click", does); list.append(button); };
         for (const [stack, index] of places(own("hide"))) pill(`“${data.tokens[stack]?.[index]?.text ?? index}” hidden`, () => toggle("hide", [stack, index]));
         for (const [stack, kind, layer, head] of places(own("heads"))) pill(`${stack} ${kind} head ${layer}.${head} closed`, () => toggle("heads", [stack, kind, layer, head]));

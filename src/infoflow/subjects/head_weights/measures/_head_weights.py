@@ -58,7 +58,7 @@ class HeadWeights(Intervention):
 
     The gain and centring of the norms before a block and before U are folded in. Left out are the norms' division,
     biases, norms of queries and keys, all other blocks, and all of a masked LM's output head but its last norm and
-    matrix. So scores of layers far from embeddings and output are approximate. Copying needs the stack that predicts,
+    matrix, so scores of layers far from embeddings and output are approximate. Copying needs the stack that predicts,
     and embeddings as wide as the model. Offsets need positions that are added to the embeddings, so models with rotary
     or relative positions have no such rows.
 

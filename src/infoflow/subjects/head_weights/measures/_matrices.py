@@ -100,7 +100,7 @@ def _projections(model: Model, attention: Attention) -> tuple[Projection, Projec
 
 
 def unknown_layout(model: Model) -> str | None:
-    """Why the matrices of the heads cannot be read, or None."""
+    """The reason why the matrices of the heads cannot be read, or None."""
     parameters = dict(model.module.named_parameters())
     for attention in model.anatomy.attentions():
         for projection in (attention.query, attention.key, attention.value, attention.output):

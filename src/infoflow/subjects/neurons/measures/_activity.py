@@ -32,13 +32,13 @@ class FeedForward:
 
 
 Show = Callable[[FeedForward, Bool[Tensor, "place neuron"], Float[Tensor, "place neuron"]], None]
-"""Receives a layer, which neurons are active at each position of the batch, and the activations that it writes."""
+"""Is called with a layer, a mask of its active neurons at each position, and the activations that it writes."""
 
 
 Calls = list[tuple[str, nn.Module, Tensor]]
-"""Name, module and output of all modules of blocks that ran on a few tokens, in order."""
+"""Name, module and output of each module of the blocks, in the order in which they ran on a few tokens."""
 Inputs = dict[str, list[tuple[int, Tensor]]]
-"""The inputs of the output projections, with the number of calls before."""
+"""The inputs of each output projection, with the number of module calls before it."""
 
 
 def feed_forward_parts(model: Model) -> list[FeedForward]:

@@ -169,7 +169,7 @@ NEURONS_BY_LAYER = TableSchema(
         *_PLACE,
         Column("kind", "string", "", "see above"),
         Column("neurons", "int64", "neurons", "number of neurons of which the value is a share or a mean"),
-        Column("undecided", "float64", "share", "neurons that bounded counts leave open; they widen the interval"),
+        Column("undecided", "float64", "share", "neurons that counters cannot classify; they widen the interval"),
         *estimate_columns(
             "share",
             "share of the neurons (for activity: of the tokens)",
@@ -246,8 +246,8 @@ class Neurons(_OfNeurons):
     sign also depends on the other factor.
 
     One pass reads all texts, and its memory does not grow with them: for each neuron and each of 8 groups of sentences
-    it has a counter for each bin of positions and 32 counters of tokens with known error (see `KEPT`). Error bars come
-    from leaving out one group at a time.
+    it has a counter for each bin of positions and 32 counters of tokens whose error is bounded (see `KEPT`). Error bars
+    come from leaving out one group at a time.
 
     Source: [@voita2023neurons] for OPT. Occurrences needed for a trigger, and thresholds of shapes, are ours.
     """

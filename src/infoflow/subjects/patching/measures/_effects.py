@@ -30,7 +30,7 @@ class PairEffects:
 
     parts: list[Part]
     clean: Float[np.ndarray, " pair"]
-    """The metric of the clean inputs."""
+    """(P,): the metric of the clean inputs."""
     corrupted: Float[np.ndarray, " pair"]
     blocks: Int[np.ndarray, " pair"]
     effects: Effects
@@ -81,7 +81,7 @@ def pair_effects(runs: PairRuns, every: Sequence[PairBatch], parts: Sequence[Par
 
 
 def _twins(batch: PairBatch, base: Recorded, donor: Recorded) -> Donated | None:
-    """For each pair, the clean or corrupted input of another pair whose metric, by this pair's answers, is nearest."""
+    """For each pair, the input of another pair whose metric, for this pair's answers, is nearest to that of `base`."""
     if batch.size < 2:
         return None
     logits = torch.cat([side.logits.float() for side in (base, donor)])

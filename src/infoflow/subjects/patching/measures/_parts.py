@@ -37,7 +37,7 @@ ALL = "all"
 
 
 class Slot(NamedTuple):
-    """A tensor of a forward pass."""
+    """A tensor of a forward pass whose value can be read and replaced."""
 
     name: str  # head, query, key, value, feed-forward, residual
     stack: str
@@ -61,7 +61,7 @@ class Part:
         return Slot(HEAD if self.name == ATTENTION else self.name, self.stack, self.kind, self.layer)
 
     def of(self, value: Tensor) -> Tensor:
-        """The part's share of the slot's value for one variant; a view."""
+        """A view of the slice of the slot's value that belongs to this part, for one variant."""
         if self.head < 0:
             return value
         return value[:, :, self.head] if self.name == HEAD else value[:, self.head]
@@ -83,7 +83,7 @@ def check_parts(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parts_of(model: Model, names: Sequence[str]) -> list[Part]:
-    """Every part of these kinds; a note names those that the model does not have."""
+    """Every part of these kinds; a note names the kinds that the model does not have."""
     found: list[Part] = []
     for name in names:
         if name == FEED_FORWARD:
@@ -135,7 +135,7 @@ See = Callable[[Slot, Tensor], Tensor | None]
 
 @contextmanager
 def seen_parts(model: Model, names: set[str], see: See) -> Iterator[None]:
-    """Show `see` every slot of these names in the forward passes inside."""
+    """Call `see` for every slot of these names in the forward passes inside the `with` block."""
 
     def on_heads(call: HeadCall) -> Tensor | None:
         return see(Slot(HEAD, call.stack, call.kind, call.layer), call.heads)

@@ -20,7 +20,7 @@ Values = Mapping[Slot, Tensor]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Recorded:
-    """One side of a batch as the model reads it."""
+    """The clean or the corrupted inputs of a batch, with the values of their slots."""
 
     ids: Int[Tensor, "pair token"]
     metric: Float[Tensor, " pair"]
@@ -77,7 +77,7 @@ class PairRuns:
     def swapped(
         self, batch: PairBatch, base: Recorded, variants: Sequence[Sequence[Part]], donor: "Donated | Values"
     ) -> Float[Tensor, "variant pair"]:
-        """The metric of the base with each variant's parts from the donor."""
+        """The metric of the base's inputs if each variant's parts have the donor's values."""
         found = base.metric.double().cpu().repeat(len(variants), 1)
         together = max(1, self.budget // batch.tokens)
         for (stack, layer, whole), members in self._groups(variants).items():

@@ -199,7 +199,7 @@ def _effect_rows(found: PairEffects) -> Iterator[dict[str, Any]]:
 
 
 def _replicates(found: PairEffects, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Effects of parts on all pairs first, then on each replicate, (1 + R, N)."""
+    """Effects of the parts, (1 + R, N): row 0 over all pairs, then one row per bootstrap replicate."""
     weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
     with np.errstate(invalid="ignore", divide="ignore"):
         return weights @ found.by_block(values[rows]).T / (weights @ found.by_block(found.gap))[:, None]

@@ -101,7 +101,7 @@ furtherViews.swap = (() => {
       },
     })));
     const tokens = make("p", `Its tokens: ${of.tokens.map((token) => token.text).join(" | ")}`, { class: "small", dir: "auto" });
-    const note = make("p", "One pair of sentences has no interval: infoflow patch measures many, with intervals and controls.", { class: "small" });
+    const note = make("p", "One pair of sentences has no interval: infoflow patch measures many pairs, with intervals and controls.", { class: "small" });
     context.show(...controls(context, request, of, true), tokens, grids, note);
     grids.before(context.status);
     tell();

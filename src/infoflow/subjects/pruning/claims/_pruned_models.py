@@ -1,8 +1,8 @@
-"""Readings of pruned models: how many heads can be removed, and which ones remain.
+"""What the claims about pruned models read from tables: how many heads can be removed, and which ones remain.
 
-They also compare pruned models with models trained from scratch, and describe the remaining heads by kind, layer,
-function and gate. Shares of heads have no bootstrap over sentences: their replicates repeat the estimate, so that
-intervals come only from seeds.
+The functions also compare pruned models with models trained from scratch, and describe the remaining heads by kind,
+layer, function and gate. Shares of heads have no bootstrap over sentences: their replicates repeat the estimate, so
+their intervals come only from seeds.
 """
 
 # R bootstrap replicates, P points of a sweep; rows of numbers hold the estimate first, then its replicates: (1 + R, …)
@@ -48,7 +48,7 @@ def removable_share(method: str = GATES) -> Reading:
 
     The curve of each seed and draw starts at the unpruned model, is linear between steps, and is followed until it
     first exceeds that cost; a seed's number is the mean over draws. If a curve contains the unpruned model as a step,
-    costs are differences on the same sentences; otherwise intervals include only the sentences of the pruned model.
+    costs are differences on the same sentences; otherwise intervals reflect only the pruned model's sentences.
     """
     table = pruning_quality().where(metric=_METRICS)
     return together(_removable_share, _chosen_by(table, method, ENCODER), table.where(scope=...))
@@ -59,8 +59,8 @@ def pruned_less_scratch(pruned: str = GATES) -> Reading:
 
     The mean is over the steps that have both models, and positive if the pruned model is better; NaN for an unscored
     metric. It uses the steps of the sweep among all heads if there is one, else those of the sweep among the encoder's
-    heads. With `pruned="random"`, the pruned model has as many random heads of the converged model, and its quality is
-    interpolated along the mean random order.
+    heads. With `pruned="random"`, the converged model with as many randomly chosen heads takes the place of the pruned
+    model; its quality is interpolated between the steps of the mean random order.
     """
     return pruning_quality().where(metric=..., scope=...).reduce(_pruned_less_scratch, pruned=pruned)
 

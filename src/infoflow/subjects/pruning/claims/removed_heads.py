@@ -38,7 +38,7 @@ from ._pruned_models import (
     ),
 )
 def v1(curves: Curves) -> list[Condition]:
-    """Encoder heads that learned gates remove from the converged translation model."""
+    """Condition on the share of encoder heads that learned gates can remove from the translation model."""
     name = "largest share of the encoder's heads that can be removed at almost no cost"
     return [exceeds(name, curves["removable"], 0.5, "share of heads", bounds=SHARE, published=38 / 48)]
 
@@ -64,7 +64,7 @@ _UNITS = ("BLEU", "nats per token")
     ),
 )
 def v2(curves: Curves) -> list[Condition]:
-    """The pruned translation model compared with the same heads trained from scratch."""
+    """Condition that compares the pruned translation model with the same heads trained from scratch."""
     column = int(np.isnan(curves["gap"][0, 0]))  # the loss if BLEU was not scored
     name = "quality of the pruned model beyond that of the same heads trained from scratch"
     return [exceeds(name, curves["gap"][:, [column]], 0.0, _UNITS[column])]
@@ -94,7 +94,7 @@ def v2(curves: Curves) -> list[Condition]:
     ),
 )
 def v3(curves: Curves) -> list[Condition]:
-    """Which kinds of attention lose their heads first if learned gates choose among all of them."""
+    """Conditions on which kinds of attention lose their heads first if learned gates choose among all heads."""
     encoder, decoder, cross, low, high = curves["alive"].T
     name, unit = "alive share of heads, mean over the sweep: difference of two kinds of attention", "share of heads"
     gaps = {
@@ -131,7 +131,7 @@ MOST = 0.8
     ),
 )
 def v4(curves: Curves) -> list[Condition]:
-    """The functions of the translation encoder's heads when few of them are left."""
+    """Condition on the functions that the translation encoder's heads still have when few heads are left."""
     name, functions = "share of the functions that some living head still has", int(curves["survive"][0, 1])
     share = curves["survive"][:, :1]
     return [exceeds(name, share, MOST, "share of functions", bounds=SHARE, of=functions, published=1.0)]
@@ -152,7 +152,7 @@ FEW = 0.05
     controls=(Control(name="gates without a penalty", reads={"undecided": undecided_gates("zero")}),),
 )
 def v5(curves: Curves) -> list[Condition]:
-    """Learned gates at the end of the sweep of penalties."""
+    """Condition on the share of learned gates that are still undecided at the end of the sweep of penalties."""
     name, gates = "share of the gates that are neither 0 nor 1 at the largest penalty", int(curves["undecided"][0, 1])
     return [stays_below(name, curves["undecided"][:, :1], FEW, "share of gates", bounds=SHARE, of=gates)]
 
@@ -161,7 +161,7 @@ def v5(curves: Curves) -> list[Condition]:
 
 
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
-"""Trained further: the heads that gates left, as many random heads, and all heads."""
+"""Methods that train a model further: with the heads that gates left, with as many random heads, and with all heads."""
 
 UNPRUNED = "unpruned"
 THAN = {UNPRUNED: "the converged model", RECOVERED_ALL: "all heads", RECOVERED_RANDOM: "as many random heads"}
@@ -245,7 +245,7 @@ LOST = (0.3, 0.03)
     ),
 )
 def h2(curves: Curves) -> list[Condition]:
-    """A translation encoder with few heads left, trained further."""
+    """Conditions on a translation encoder with few heads left that was trained further."""
     gaps = np.split(curves["gaps"], 2, axis=1)
     metric = int(np.isnan(gaps[0][0]).all())  # the loss if BLEU was not scored
     conditions = []

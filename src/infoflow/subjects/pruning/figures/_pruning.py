@@ -70,7 +70,7 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
             "steep means that most heads were not needed; the further right the bend, the fewer are needed.",
             "Learned gates and gates for exactly k train the model while heads are removed, with the decoder frozen "
             "where only encoder heads may be removed; other methods train nothing, except infoflow prune --recover. So "
-            "gates may win by their training, not only by their choice of heads, which the next figures show.",
+            "gates may win because they train, not only because they choose well; the next figures separate the two.",
             "Random choices are the control. It would be surprising if a ranking by importance, confidence or "
             "relevance were no better.",
         ],

@@ -59,7 +59,7 @@ _OTHER = "_other"  # suffix of the control's columns
 _SAMPLED = ("value", "replicates")
 
 Level = tuple[float, dict[str, Any], tuple[str, str, str]]
-"""A quality level drawn as a line, its style, and its mark, name and colour."""
+"""A quality level that is drawn as a line: its value, the line's style, and its mark, name and colour."""
 
 
 def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -74,7 +74,7 @@ def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         panels=[compared.panel(pool) for pool in compared.pools],
         caption=compared.caption,
         how_to_read=[
-            "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
+            "In colour: the model pruned by learned gates. Grey and dashed, the control: a model that had exactly "
             "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
             "model with all heads.",
             "If the coloured line or point lies higher in BLEU (lower in loss), all heads helped in training, though "

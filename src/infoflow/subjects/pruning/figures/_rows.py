@@ -47,7 +47,7 @@ WAYS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrunableHeads:
-    """The prunable heads of a line."""
+    """A set of prunable heads of the models that share a line, such as the encoder's heads."""
 
     series: Series
     scope: str
@@ -157,7 +157,7 @@ def several(frame: pd.DataFrame, bands: str = "bands") -> str:
 
 
 def over_seeds(seeds: int, bands: str = "bands") -> str:
-    """As `several`, for counts: they have no interval over sentences, so with one seed there are no bands."""
+    """Like `several`, but for counts, which have no interval over sentences and so no bands with one seed."""
     return band_words(seeds, over="", bands=bands)
 
 

@@ -55,7 +55,7 @@ PRUNING = TableSchema(
             "heads that could be removed: all, those of one kind (encoder-self, decoder-self, decoder-cross) or of "
             "several (with commas between); empty for unpruned and recovered-all",
         ),
-        Column("draw", "int64", "", "seed of gates or training, or number of the random order"),
+        Column("draw", "int64", "", "seed of the gates or of the training, or number of the random order"),
         Column("point", "int64", "", "position in the sweep, from 0"),
         Column("setting", "float64", "", "weight of the penalty, or number of removable heads to keep"),
         Column("kept", "int64", "heads", "heads of the model that are left, of all kinds"),
@@ -114,7 +114,7 @@ def quality(
     beams: int = 5,
     options: PassOptions | None = None,
 ) -> dict[str, Any]:
-    """Score of a model without some heads: metric, sacreBLEU's signature, estimate and replicates (1 + R), sentences.
+    """Score a model without some heads; return a dict with the score, its replicates and how it was computed.
 
     Args:
         model: The model, with or without learned gates attached.
@@ -178,7 +178,7 @@ def point_tables(
 
 
 def scope_of(kinds: Sequence[str] | None) -> str:
-    """The tables' name for the heads that may be removed, from the requested kinds of attention."""
+    """The value of the column `scope` for the requested kinds of attention."""
     return ALL_HEADS if kinds is None else ", ".join(kinds)
 
 
@@ -211,7 +211,7 @@ def head_rows(model: Model, keys: Mapping[str, Any], removed: HeadSet, learned: 
 
 
 def frames(rows: list[dict], heads: list[dict]) -> dict[str, pd.DataFrame]:
-    """The tables `pruning` and `pruned_heads` from these rows."""
+    """Turn rows into the tables `pruning` and `pruned_heads`."""
     return {
         PRUNING.name: PRUNING.conform(pd.DataFrame(rows, columns=PRUNING.column_names)),
         PRUNED_HEADS.name: PRUNED_HEADS.conform(pd.DataFrame(heads, columns=PRUNED_HEADS.column_names)),

@@ -47,8 +47,8 @@ def rank_heads(
     Args:
         model: A loaded model.
         corpus: Text for the ranking.
-        by: `"importance"` (each layer divided by its norm; for an encoder that predicts nothing, how far its sentence
-            vectors move without the head), `"confidence"`, `"relevance"` or `"random"`.
+        by: `"importance"` (scores of each layer are divided by their norm; for an encoder that predicts nothing, how
+            far its sentence vectors move without the head), `"confidence"`, `"relevance"` or `"random"`.
         kinds: Kinds of attention whose heads may be removed ("encoder-self", ...); default: all.
         draw: Number of the random order.
     """
@@ -119,7 +119,7 @@ def greedy_removals(
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> Iterator[tuple[int, HeadSet]]:
-    """The choices of `greedy_pruning`: removed heads for each number of heads to keep, the largest number first."""
+    """Yield the removed heads of `greedy_pruning` for each number of heads to keep, the largest number first."""
     pool = gated_heads(model, kinds)
     if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
         raise UserError(f"keep must lie between 0 and the number of removable heads, {len(pool)}. Got {wrong[0]}.")
@@ -173,7 +173,7 @@ def _group(head: Head, size: int) -> Head:
     return (*head[:3], head[3] // size)
 
 
-# How far a pruned encoder's sentence vectors are from the whole model's: for encoders that predict no tokens.
+# Encoders that predict no tokens are scored by how near their sentence vectors are to the whole model's.
 # S sentence, T token, D width of a state
 
 _TOKENS = 4096  # tokens of a batch

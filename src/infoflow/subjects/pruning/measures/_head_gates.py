@@ -1,4 +1,4 @@
-"""Learned gates on the heads of a model, which are often exactly 0 or 1; submodules during training."""
+"""Learned gates on the heads of a model. Many gates become exactly 0 or 1; they are submodules during training."""
 
 # H head
 
@@ -61,10 +61,10 @@ class HardConcrete(nn.Module):
     def alive(self, rule: str = "code") -> Bool[Tensor, " head"]:
         r"""Mask of the heads that are kept.
 
-        `"code"` (the released code): those whose evaluation gate is not 0, $\log\alpha > -\ln 11 \approx -2.398$. A
-        head is removed only once its gate has decided. `"paper"`: those that are 1 more often than 0, $\log\alpha > 0$;
-        this classifies an undecided gate by the sign of its initial value. The two agree once every gate is decided
-        (`undecided`).
+        `"code"` (the released code) keeps heads whose evaluation gate is not 0, $\log\alpha > -\ln 11 \approx -2.398$,
+        so a head is removed only once its gate is closed. `"paper"` keeps heads whose gate is 1 more often than 0,
+        $\log\alpha > 0$, so an undecided gate is classified by the sign of its initial value. The rules agree once
+        every gate is decided (see `undecided`).
 
         Raises:
             UserError: The rule is unknown.
@@ -196,7 +196,7 @@ class SubsetHeadGates(AbstractHeadGates):
         k: Heads to keep.
         kinds: Kinds of attention to choose among.
         steps: Steps over which the temperature falls.
-        straight_through: The k largest logits pass, and gradients treat every gate as its logit.
+        straight_through: The heads with the k largest logits pass; gradients treat every gate as if it were its logit.
         rate_scale: Multiple of the learning rate for the logits.
 
     Source: [@li2021subset].
@@ -282,7 +282,7 @@ def subset_gates(
 
     Args:
         logits: $w$, one per head.
-        k: Heads to keep, 0..H.
+        k: Number of heads to keep, from 0 to H.
         temperature: $t$; as it falls to 0 the gates become those of `subset_mask`.
         generator: Source of the Gumbel noise.
 
@@ -320,7 +320,7 @@ def subset_mask(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"
 
 
 def straight_through_gates(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"]:
-    """The values of `subset_mask`, with the gradient of the identity."""
+    """The values of `subset_mask`; gradients pass to the logits unchanged, as if each gate were its logit."""
     return subset_mask(logits, k) + (logits - logits.detach())
 
 

@@ -1,4 +1,4 @@
-"""Learn which heads a converged model needs, by a sweep of penalties or with exactly k heads; and further training."""
+"""Learn which heads a converged model needs, by a sweep of penalties or with exactly k heads, or train it further."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -64,11 +64,11 @@ def recover(
     from disk.
 
     Args:
-        model: The model with its initial weights, which change. It keeps the heads: ablate them when you use it.
+        model: The model with its initial weights, which change. Its heads stay in the weights: ablate them to use it.
         objective: Its training objective.
         data: Training data.
-        config: Settings of this training. A rate that is as high as at first and falls again ("learning-rate
-            rewinding") recovers more than the low constant rate for learned gates.
+        config: Settings of this training. A learning rate that starts as high as in the first training and falls again
+            ("learning-rate rewinding") recovers more than the low constant rate for learned gates.
         out: Folder that holds one run for each choice of heads and of frozen parts.
         removed: Heads whose output is 0 throughout.
         freeze_decoder: Train only the encoder of an encoder–decoder, as `learn_gates` does for encoder heads.

@@ -69,7 +69,7 @@ def save_masked(
 
 
 def check_masked(masked: Path, out: Path) -> None:
-    """Check, before any work, that a masked model can be written to `masked` and a pruned one to `out`."""
+    """Check before any other work that a masked model can be written to `masked` and a pruned one to `out`."""
     check_own_folder(masked, MASKED, "A masked model")
     one, other = masked.resolve(), out.resolve()
     if one == other or one in other.parents or other in one.parents:

@@ -69,7 +69,8 @@ def prune_to_each(
 ) -> PrunedToEach:
     """Run `prune_to` for each number of heads, the largest first; heads are ranked once, so smaller sets are nested.
 
-    The control is three random orders, or one if models are trained further, since each order costs as much again.
+    The control is three random orders, or only one if models are trained further, since the models of each random
+    order are then trained, too.
 
     Args:
         model: A loaded model with its tokenizer.

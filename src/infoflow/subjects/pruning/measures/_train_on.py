@@ -16,7 +16,7 @@ _POSITIONS = 512
 
 
 def training_objective(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> AbstractObjective:
-    """The objective for further training: that of the model's own training, or the plain one of its task."""
+    """The objective for further training: the one that the model was trained with, or the plain one for its task."""
     if model.task not in _BY_TASK:
         raise UserError(f"--recover trains models that predict tokens. {model.name} is an encoder without such a head.")
     whole = trained is not None and not trained.exports_a_part and trained.reads == "sentence"

@@ -16,7 +16,7 @@ from ..settings import PruningPlan
 
 PRUNED = "pruned"
 UNPRUNED = "unpruned"
-"""The method of the piece with which all other pieces are compared: the converged model."""
+"""The method name of the converged model, with which all pruned models are compared."""
 LEARNED, SUBSET, SCRATCH, RANDOM, GREEDILY = "hard-concrete", "subset", "scratch", "random", "greedy"
 STRAIGHT = "straight-through"
 EXACTLY = (SUBSET, STRAIGHT)
@@ -25,8 +25,8 @@ RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "r
 RECOVERING = (RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL)
 """Further training without gates, and its controls.
 
-Trained are the heads of a sweep step; as many random heads, drawn by the seed; and all heads. The controls start from
-the converged model and get the same total number of updates.
+The first method trains the heads of a sweep step further. The controls train as many random heads (drawn by the seed),
+and all heads; they start from the converged model and get the same total number of updates.
 """
 
 _VERSION = 1  # increase when the same plan prunes or scores differently
@@ -52,7 +52,7 @@ class RemovalOrder:
 
     @property
     def group(self) -> "CurveGroup":
-        """The piece that contains this curve: greedy choices are cheap and share one piece."""
+        """The group of curves that one stage computes and that contains this curve; all greedy curves share a group."""
         return CurveGroup(self.way if self.way in _TRAINED else GREEDILY, self.scope)
 
 
@@ -68,7 +68,7 @@ class CurveGroup:
 
     @property
     def before(self) -> "CurveGroup | None":
-        """The piece that must exist first; None: the trained model suffices."""
+        """The group that must be computed first; None if the trained model suffices."""
         if self.way == UNPRUNED:
             return None
         return (
@@ -111,7 +111,7 @@ def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
 
 
 def groups(plan: StudyPlan, objective: Spec) -> list[CurveGroup]:
-    """The pieces for a model of the objective, each after the pieces that it needs."""
+    """The groups of curves for a model of the objective, each after the groups that it needs."""
     return [CurveGroup(UNPRUNED), *dict.fromkeys(curve.group for curve in curves(plan, objective))]
 
 
@@ -204,7 +204,7 @@ def recovering_updates(models: StudyModels, curve: RemovalOrder, point: int) -> 
 
 
 def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[object]:
-    """What a recovering model depends on besides its initial heads and weights, and its training length."""
+    """What a recovering model depends on, apart from its initial heads and weights and its training length."""
     rate = models.plan.pruning.recover_learning_rate
     return [_VERSION, curve.way, curve.scope, models.train_key(recipe), rate]
 

@@ -118,7 +118,7 @@ class RouteImportance(Intervention):
 
 
 def _labels(reader: Reader, chosen: np.ndarray) -> tuple[dict[int, int], list[tuple[str, str]]]:
-    """Index of each sentence's label among the names, from the end (-1: the last); empty if all are the same."""
+    """Number of each sentence's label, counted from the end of the names (-1: the last); empty if all are the same."""
     if LABEL not in reader.corpus.columns:
         return {}, []
     wanted, own = set(chosen.tolist()), enumerate(reader.corpus.column(LABEL))
@@ -243,7 +243,7 @@ class _Sums:
                         yield at | {"measure": DOMAIN} | self._difference(number, index)
 
     def _means(self, number: int) -> dict[str, np.ndarray]:
-        """Importance and share of routes over all predictions; for a label, over those in all other sentences."""
+        """Importance and share of routes over all predictions; for a label, over predictions in all other sentences."""
         values, counts = ((one[0] - (one[number] if number < 0 else 0)).sum(1) for one in (self._values, self._counts))
         with np.errstate(invalid="ignore", divide="ignore"):
             return {IMPORTANCE: values[0] / counts[0], ROUTE: values[2] / counts[1]}

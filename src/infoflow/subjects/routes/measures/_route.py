@@ -113,7 +113,7 @@ def find_route(
 
 
 def sentence_shares(model: Model, read: ReadSentence) -> list[BlockShares]:
-    """All importances of one sentence, in the order of the forward pass.
+    """The importances in every block for one sentence, in the order of the forward pass.
 
     Raises:
         UserError: The model's blocks are not sums of their parts.

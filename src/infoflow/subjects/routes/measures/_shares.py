@@ -23,7 +23,7 @@ _TINY = 1e-6  # share of the state's length; a part whose bound is below this ge
 def part_importance(
     parts: Float[Tensor, "*state part width"], whole: Float[Tensor, "*state width"]
 ) -> Float[Tensor, "*state part"]:
-    r"""Shares of vectors in their sum, by how much closer to the sum each of them is than the zero vector.
+    r"""Share of each vector in a sum: how much closer the vector is to the sum than the zero vector is.
 
     $$ \mathrm{importance}_k = \frac{p_k}{\sum_m p_m}, \qquad
     p_k = \max(0, \lVert y \rVert_1 - \lVert y - z_k \rVert_1) $$
@@ -51,7 +51,7 @@ def _normalised(proximity: Float[Tensor, "*state part"]) -> Float[Tensor, "*stat
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AttentionShares:
-    """Importance of the parts of each token's state after an attention; together 1 for each token."""
+    """Importance of the parts of each token's state after an attention; they sum to 1 for each token."""
 
     site: Site
     heads: Float[Tensor, "sentence head query key"]
@@ -72,7 +72,7 @@ class BlockShares:
 
 
 def refusal(model: Model) -> str | None:
-    """Why a model has no routes, as far as its anatomy shows."""
+    """The reason why a model has no routes, if its anatomy shows one; otherwise None."""
     if any(one.gated for one in model.anatomy.attentions()):
         return "a gate multiplies what its heads read, so their outputs are not sums over tokens"
     return model.anatomy.lacks() or model.anatomy.outside_attention() or model.anatomy.several_streams()
@@ -82,7 +82,7 @@ def refusal(model: Model) -> str | None:
 def watching(
     model: Model, real: dict[str, Bool[Tensor, "sentence token"]], show: Callable[[BlockShares], None]
 ) -> Iterator[None]:
-    """Call `show` with the importances in each block of the forward passes inside.
+    """Call `show` with the importances in each block of the forward passes inside the `with` block.
 
     Args:
         model: A loaded model.
@@ -347,7 +347,7 @@ class _Pass:
     def _joined(
         norms: list[_Normed], state: Tensor, update: Tensor, same: Callable[[Tensor, Tensor], bool]
     ) -> tuple[float, _Normed | None]:
-        """m, and the norm that reads state + m · update; (1, None) if there is no such norm, as in parallel blocks."""
+        """A factor m and the norm that reads state + m · update; (1, None) without such a norm (parallel blocks)."""
         for norm in norms:
             if norm.before.shape != state.shape:
                 continue  # a norm of queries or keys

@@ -1,6 +1,6 @@
 "use strict";
-// The route of a state: from it down to the tokens, the heads, feed-forward blocks and residual connections that make up
-// at least a share of each state. Columns are tokens; rows of dots are states after an attention and after a feed-forward
+// The route of a state leads from the state down to the tokens, through the heads, feed-forward blocks and residual
+// connections that each make up at least some share of a state. Columns are tokens; rows of dots are states after an attention and after a feed-forward
 // block. Heads from one token to another are one line with the number of the strongest; a line's width is its share.
 // route.trace(of, start, least) → { edges, reached }; the view keeps the state and the share in the address.
 const route = (() => {
@@ -51,7 +51,7 @@ furtherViews.route = (() => {
   const { make, svgMake, remember } = page;
   const ROW = 22, LEFT = 30, GAP = 26, TOP = 34;
 
-  // Columns of tokens, the encoder's left of the decoder's; rows of states from the input upwards, as high in both.
+  // Columns of tokens, the encoder's left of the decoder's; rows of states from the input upwards, at the same height in both.
   const placed = (of, data, hideSpecial, width) => {
     const stacks = Object.keys(of.rows), shown = stacks.map((stack) => attention.shownTokens(data.tokens[stack], hideSpecial));
     const count = shown.reduce((sum, own) => sum + own.length, 0), most = Math.max(...stacks.map((stack) => of.rows[stack].length));

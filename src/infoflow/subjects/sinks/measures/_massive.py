@@ -102,10 +102,10 @@ def magnitudes(states: Float[Tensor, "sentence token width"], real: Tensor) -> t
 def _of_sentences(
     states: Float[Tensor, "sentence token width"], classes: Int[Tensor, "sentence token"]
 ) -> dict[str, Tensor]:
-    """For each sentence: its ratio, that of normally distributed activations, and activations above each threshold.
+    """For each sentence, its ratio, that of normally distributed activations, and activations above each threshold.
 
-    Under a threshold's name: whether there is such an activation, then whether there is one in each dimension; under
-    `…/token`: how many there are on each class of tokens.
+    The entry with a threshold's name tells whether there is such an activation, then whether there is one in each
+    dimension; the entry `…/token` holds the number of such activations on each class of tokens.
     """
     classes = classes.to(states.device)
     sizes, median = magnitudes(states, classes >= 0)

@@ -72,7 +72,7 @@ class LayerSpectrum(Intervention):
     | curvature       | mean angle of $x_{t+1} - x_t$ and $x_{t+2} - x_{t+1}$             | tokens in random order |
     | infonce         | $\log N$ minus the loss of naming the other corruption of a text   | different texts        |
     | lidar           | $S_\alpha(\Sigma_w^{-1/2} \Sigma_b \Sigma_w^{-1/2})$              | different texts        |
-    | dime            | $S_\alpha$ of shuffled pairs of corruptions, less that of pairs   | 0                      |
+    | dime            | $S_\alpha$ of shuffled pairs of corruptions minus that of pairs   | 0                      |
 
     Before each entropy, states are centred (tokens over their text, means over all texts) and scaled to length 1, so
     neither a common offset nor a long state dominates the spectrum. A corruption replaces each token, with probability
@@ -173,7 +173,7 @@ def _states(reader: Reader, batch: Any) -> dict[str, Float[Tensor, "layer senten
 
 @dataclass(slots=True, eq=False)
 class _Stack:
-    """What is kept from the texts of one stack, per layer: a few numbers and mean states."""
+    """For each layer of a stack, a few numbers and the mean states of the texts."""
 
     sentences: list[int] = field(default_factory=list)
     own: dict[str, list[Tensor]] = field(default_factory=dict)  # per text: (value and control, layer)

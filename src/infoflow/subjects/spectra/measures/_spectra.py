@@ -175,7 +175,7 @@ def _between(lower: Tensor, means: Tensor) -> Tensor:
 
 
 def dime(x: Float[Tensor, "text width"], y: Float[Tensor, "text width"], alpha: float) -> Weighed:
-    r"""How much lower the joint entropy of two corruptions is than that of corruptions of different texts, in nats.
+    r"""Joint entropy of corruptions of different texts minus that of two corruptions of each text, in nats.
 
     $$ \mathrm{DiME} = \frac{1}{P} \sum_\pi S_\alpha(K_x \circ \Pi K_y \Pi^\top) - S_\alpha(K_x \circ K_y) $$
 
