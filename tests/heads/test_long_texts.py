@@ -12,6 +12,7 @@ from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.flow import PassOptions, Reader, measure, query_block
 from infoflow.foundation import Job, SilentDisplay, UserError, use_display
 from infoflow.heads import (
+    Ablation,
     AttentionByDistance,
     Confidence,
     Entropy,
@@ -221,3 +222,27 @@ def test_distances_of_many_heads_read_fewer_long_texts(tokenizer):
     few = HeadDistance(sentences=1)
     few.prepare(reader)
     assert few.reads(texts.content_ids).sum() == 1
+
+
+def test_measures_that_run_a_model_many_times_leave_out_the_longest_texts():
+    """Each run of a text of 32,000 tokens takes minutes, and a pruning curve needs hundreds."""
+    tokenizer = train_tokenizer([text(700)], vocab_size=40, max_length=8000)
+    size = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    size |= {"num_attention_heads": 2, "max_position_embeddings": 8000, "pad_token_id": tokenizer.pad_token_id}
+    model, notes = load_model(LlamaForCausalLM(LlamaConfig(**size)), tokenizer=tokenizer), []
+
+    class Noted(SilentDisplay):
+        def note(self, message: str) -> None:
+            notes.append(message)
+
+    def ablated(texts: list[str]) -> pd.DataFrame:
+        with use_display(Noted()):
+            options = PassOptions(max_length=8000)
+            corpus = Corpus.from_sentences(texts, "long")
+            return measure(model, corpus, [Ablation()], options=options)["head_ablation"]
+
+    table = ablated([text(4500), text(30, 1), text(20, 2)])
+    assert "leave out 1 of 3 texts, which have more than 4,096 tokens" in notes[0]
+    pd.testing.assert_frame_equal(table, ablated([text(30, 1), text(20, 2)]))
+    with pytest.raises(UserError, match="leave out 1 of 1 texts"):
+        ablated([text(4500)])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from infoflow.corpus import length_batches
 from infoflow.flow import NO_LABEL, NothingToRead, PaddedBatch, Reader, Stream, cannot_hide
-from infoflow.foundation import UserError, hash64_array
+from infoflow.foundation import UserError, current_display, hash64_array
 from infoflow.models import (
     FastLinear,
     Model,
@@ -29,6 +29,8 @@ from infoflow.models import (
 from infoflow.representations import no_readout
 
 from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, by_site, zeros
+
+_LONGEST = 4096  # tokens of a text that is run many times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -81,11 +83,24 @@ class SentenceScorer:
         """Rows of `sentences` sentences chosen by the hash of their text (default: all).
 
         Each purpose selects different sentences. If texts are longer than 512 tokens, fewer are chosen, so that the
-        total stays at 512 tokens per requested sentence.
+        total stays at 512 tokens per requested sentence. Texts of more than 4,096 tokens are left out.
+
+        Raises:
+            NothingToRead: All texts are longer.
         """
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or len(rows) == 0:
             return rows
+        rows = rows[self.reader.lengths(rows) <= _LONGEST]
+        left, every = len(self.reader.rows) - len(rows), len(self.reader.rows)
+        if left:
+            message = (
+                f"Measures that run {self.model.name} many times leave out {left:,} of {every:,} texts, which have "
+                f"more than {_LONGEST:,} tokens: lower max_length to cut them."
+            )
+            if len(rows) == 0:
+                raise NothingToRead(message)
+            current_display().note(message)
         order = np.argsort(hash64_array((purpose, self.reader.seed), ids[rows]), kind="stable")[:sentences]
         tokens = self.reader.lengths(rows[order]).cumsum()
         return rows[np.sort(order[: max(1, int((tokens <= 512 * sentences).sum()))])]
