@@ -100,7 +100,7 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
     found, equal = [], []
     for key, rows in maps[0].items():
         part, kind = key
-        if rows["layer"].nunique() == 1:  # its only layer has all of the map
+        if len(set(rows["layer"])) == 1:  # its only layer has all of the map
             continue
         name = f"{'cross-attention of ' if kind == 'cross' else ''}{part.label}"
         shares = [_shares_of_layers(each[key]) for each in maps if key in each]

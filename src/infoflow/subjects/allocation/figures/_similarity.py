@@ -36,7 +36,7 @@ def _objectives(table: pd.DataFrame, models: ModelSelection) -> Drawn:
 
 
 def _pairs_compared(table: pd.DataFrame) -> str:
-    if (table["seed_a"] == table["seed_b"]).all():
+    if bool((table["seed_a"] == table["seed_b"]).all()):
         return "One seed, which all training runs share."
     return (
         "Means over pairs of training runs with different seeds, so that seeds affect all pairs alike; the data has "
