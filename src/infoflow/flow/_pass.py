@@ -64,7 +64,7 @@ class _ByLayer:
             return
         queries = slice(None)
         if size < call.num_queries:  # masks of a block of queries are not kept
-            batch, queries = replace(batch, _of_queries={}), slice(call.start, call.start + size)
+            batch, queries = replace(batch, _made={}), slice(call.start, call.start + size)
         device = batch.model.device
         visible = batch.shared(key, call.masks, lambda: call.visible().to(device))
         layer = replace(

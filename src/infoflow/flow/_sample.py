@@ -103,20 +103,17 @@ class Activations:
     """The queries that `attention` and `visible` hold: all, except in long texts (see `AttentionByBlocks`)."""
     mask: tuple[Any, ...] = ()
     """Objects from which the mask of the layer in `visible` was made: layers with the same objects have the same."""
-    _of_queries: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
-    _of_batch: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
+    _made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
 
     def shared(self, key: tuple[Any, ...], sources: tuple[Any, ...], make: Callable[[], T]) -> T:
         """`make()`, called once for these queries, a key and source objects: what measures and layers have in common.
 
         Copies for single layers share it too. The sources are kept with it, so that no other object gets their ids.
         """
-        return _once(self._of_queries, (*key, *map(id, sources)), sources, make)
-
-    def shared_by_layers(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """`make()`, a small result that is the same for these queries in all layers with the same mask."""
-        name = (*key, self.queries.start, *map(id, self.mask))
-        return _once(self._of_batch, name, self.mask, make) if self.mask else make()
+        name = (*key, *map(id, sources))
+        if name not in self._made:
+            self._made[name] = (sources, make())
+        return self._made[name][1]
 
     def queries_stream(self, key: AttentionKey) -> Stream:
         """The attending tokens."""
@@ -143,17 +140,6 @@ class Activations:
         if kind == "self" and self.model.anatomy.stack(stack).causal:
             real = real & (keys.position.unsqueeze(1) <= queries.position.unsqueeze(2))
         return [real] * max(1, len(self.attention.get(key, ())))
-
-
-def _once(
-    made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]],
-    name: tuple[Any, ...],
-    sources: tuple[Any, ...],
-    make: Callable[[], T],
-) -> T:
-    if name not in made:
-        made[name] = (sources, make())
-    return made[name][1]
 
 
 # The token sample: individual states of a bounded set of occurrences, the same for every model and order of batches.

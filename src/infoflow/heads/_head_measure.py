@@ -2,6 +2,7 @@
 
 # N bootstrap block (64), L layer, H head, X any further axis of the score (for example offsets)
 
+import operator
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -151,16 +152,22 @@ def each_head(layers: Sequence[np.ndarray]) -> Iterator[tuple[int, int, np.ndarr
             yield layer, head, sums[:, head]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
-    """One layer's sums over the queries of each sentence."""
+@dataclass(slots=True, eq=False)
+class _Control:
+    """Counts and the control's sums, computed in the first of the layers that have the same mask."""
 
-    score: Float[Tensor, "sentence head *x"]
+    mask: tuple[Any, ...]
+    layer: int
     count: Float[Tensor, "sentence *x"]
     uniform: Float[Tensor, "sentence head=1 *x"]
 
-    def __add__(self, other: "_Sums") -> "_Sums":
-        return _Sums(self.score + other.score, self.count + other.count, self.uniform + other.uniform)
+
+@dataclass(slots=True, eq=False)
+class _Layer:
+    """One layer's sums over the queries of each sentence."""
+
+    score: Float[Tensor, "sentence head *x"]
+    control: _Control
 
 
 class AbstractHeadMeasure(SummedMeasure):
@@ -194,7 +201,7 @@ class AbstractHeadMeasure(SummedMeasure):
         self.exclude_keys, self.exclude_queries = tuple(exclude_keys), tuple(exclude_queries)
         self.average = average
         self._roles = Roles(ids={})
-        self._read: dict[AttentionKey, dict[int, _Sums]] = {}
+        self._read: dict[AttentionKey, dict[int, _Layer]] = {}
 
     @abstractmethod
     def sums(self, weights: Weights, rows: AttentionRows) -> Float[Tensor, "sentence head *x"]:
@@ -274,7 +281,7 @@ class AbstractHeadMeasure(SummedMeasure):
                 own = {"attention": {key: [weights]}, "visible": {key: [mask]}, "mask": (mask,)}
                 self.update_block(replace(activations, **own), layer)
         for key, by_layer in self._read.items():
-            if any(sums.score.shape[1] for sums in by_layer.values()):  # a pruned model may have lost all its heads
+            if any(layer.score.shape[1] for layer in by_layer.values()):  # a pruned model may have lost all its heads
                 self._add_parts(key, _all_layers(by_layer, activations.model, key[0]), activations)
         self._read = {}
 
@@ -282,18 +289,26 @@ class AbstractHeadMeasure(SummedMeasure):
         """Add a layer's attention, or some of its queries in a long text, see `AttentionByBlocks`."""
         ((key, (weights,)),) = activations.attention.items()
         (visible,) = activations.visible_keys(key)
-
         rows = activations.shared((*key, id(self)), (visible,), lambda: self._rows(activations, key, visible))
-        control = activations.shared_by_layers((*key, id(self)), lambda: (self.count(rows), self.chance(rows)))
-        block = _Sums(self.sums(weights.float(), rows), *control)
-        by_layer = self._read.setdefault(key, {})
-        by_layer[layer] = block if layer not in by_layer else by_layer[layer] + block
+        score, read = self.sums(weights.float(), rows), self._read.setdefault(key, {})
+        mask = activations.mask or (visible,)
+        same = (one.control for one in read.values() if all(map(operator.is_, one.control.mask, mask)))
+        control = next(same, None)
+        if control is None:
+            control = _Control(mask, layer, self.count(rows), self.chance(rows))
+        elif control.layer == layer:
+            control.count += self.count(rows)
+            control.uniform += self.chance(rows)
+        if layer in read:
+            read[layer].score += score  # in place: small results between large temporary ones fragment memory
+        else:
+            read[layer] = _Layer(score, control)
 
-    def _add_parts(self, key: AttentionKey, layers: Sequence["_Sums"], activations: Activations) -> None:
+    def _add_parts(self, key: AttentionKey, layers: Sequence[_Layer], activations: Activations) -> None:
         parts = {
             "score": _stacked([layer.score.cpu() for layer in layers]),
-            "count": torch.stack([layer.count.cpu() for layer in layers], dim=1),
-            "uniform": torch.stack([layer.uniform.cpu() for layer in layers], dim=1),
+            "count": torch.stack([layer.control.count.cpu() for layer in layers], dim=1),
+            "uniform": torch.stack([layer.control.uniform.cpu() for layer in layers], dim=1),
         }
         if self.average == "document":
             parts = _per_document(**parts)
@@ -338,10 +353,10 @@ class AbstractHeadMeasure(SummedMeasure):
         ]
 
 
-def _all_layers(by_layer: dict[int, _Sums], model: Model, stack: str) -> list[_Sums]:
+def _all_layers(by_layer: dict[int, _Layer], model: Model, stack: str) -> list[_Layer]:
     """The sums of every layer; a layer without attention (hybrid models) has none for its 0 heads."""
     known = next(iter(by_layer.values()))
-    none = _Sums(known.score[:, :0], known.count, known.uniform)
+    none = _Layer(known.score[:, :0], known.control)
     last = max(*by_layer, len(model.anatomy.stack(stack).layers) - 1)
     return [by_layer.get(layer, none) for layer in range(last + 1)]
 
