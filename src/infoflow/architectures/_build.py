@@ -32,7 +32,7 @@ def build(
     seed: int = 0,
     match: Match = "encoder",
 ) -> PreTrainedModel:
-    """A model with random weights whose source side exactly equals that of every other layout of the family.
+    """A model with random weights; those that read the source equal the weights of the family's other layouts exactly.
 
     The family's reference layout is initialised from the seed, and the embeddings and blocks that read the source are
     copied from it by parameter name, so a model does not depend on which others are built. The global random state is
@@ -133,7 +133,7 @@ def untie(model: PreTrainedModel) -> None:
 
 
 def sinusoids(positions: int, width: int) -> Float[Tensor, "position width"]:
-    r"""Sinusoids of amplitude 1 [@vaswani2017].
+    r"""Position vectors of sinusoids with amplitude 1 [@vaswani2017].
 
     $P_{p,2i} = \sin(p / 10000^{2i/d})$, $P_{p,2i+1} = \cos(p / 10000^{2i/d})$
     """
@@ -142,9 +142,9 @@ def sinusoids(positions: int, width: int) -> Float[Tensor, "position width"]:
 
 
 def fix_positions(model: PreTrainedModel, amplitude: float) -> None:
-    """Put sinusoids into every position table, without gradients.
+    """Put sinusoids into every position table, and freeze it.
 
-    In the original Transformer their amplitude is 1, and token embeddings have deviation 1 (after the factor √d).
+    The original Transformer has amplitude 1, and token embeddings of standard deviation 1 (after the factor √d).
     """
     for name, module in model.named_modules():
         if name.rpartition(".")[2] in _TABLES and isinstance(module, nn.Embedding):

@@ -26,7 +26,7 @@ class _Joint(PreTrainedModel):
     _supports_attention_backend = True
 
     def _begin(self, *modules: nn.Module) -> None:
-        """Initialises new heads: normal with the model's deviation, biases 0."""
+        """Initialises new heads: normal with the model's standard deviation, biases 0."""
         deviation = float(self.config.initializer_range)
         for module in modules:
             for part in module.modules():
@@ -142,7 +142,7 @@ class StudentTeacher(_Joint):
         self.student, self.teacher = student, teacher.requires_grad_(False)
 
     def learn_from(self, teacher: PreTrainedModel) -> None:
-        """Load the trained teacher's weights; the student starts with its embeddings, head and every other layer.
+        """Load the trained teacher; the student starts with the teacher's embeddings, head and every other layer.
 
         If all layers are shared (ALBERT), the student has the same layer, applied half as often.
         """

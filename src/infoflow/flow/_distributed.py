@@ -42,7 +42,7 @@ def processes() -> tuple[int, int]:
 
 
 def _join(rank: int, size: int) -> None:
-    """Meet the others in the launcher's store within minutes, then form the group, whose timeout is hours."""
+    """Meet the other processes in the launcher's store within minutes, then form the group, whose timeout is hours."""
     try:
         store, rank, size = next(dist.rendezvous("env://", timeout=_MEETING))
         store.set(f"infoflow/here/{rank}", "1")
@@ -141,7 +141,7 @@ def _leave(heartbeat: Heartbeat | None) -> None:
 
 
 def exchange(state: Any) -> list[Any]:
-    """Every process's state, in rank order, on every process."""
+    """Gather the states of all processes on every process, in rank order."""
     states: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(states, state)
     return states
@@ -153,7 +153,7 @@ def is_first() -> bool:
 
 
 def agree(value: Any) -> Any:
-    """The first process's `value`, on every process."""
+    """Return the first process's `value` on every process."""
     if processes()[1] == 1:
         return value
     values = [value]
@@ -168,7 +168,7 @@ def wait_for_all() -> None:
 
 
 def first_then_others(load: Callable[[], T]) -> T:
-    """`load()` on every process, on the first one before the others, so that they find its cache."""
+    """Call `load()` on every process, on the first one before the others, so that they find its cache."""
     if is_first():
         loaded = load()
     wait_for_all()

@@ -44,7 +44,7 @@ def read_whole(model: Model, tokens: int, options: PassOptions) -> bool:
 
 
 def left_out_texts(names: str, model: Model, texts: int, tokens: int) -> str:
-    """What a user reads about texts that are not read whole; the shortest of them has `tokens` tokens."""
+    """The note to the user about texts that are not read whole; the shortest of them has `tokens` tokens."""
     leave, noun = "leave" if ", " in names else "leaves", "texts" if texts > 1 else "text"
     return (
         f"{names} of {model.name} {leave} out {texts:,} {noun} of {tokens:,} or more tokens, whose whole attention "

@@ -55,7 +55,7 @@ _NOWHERE = np.empty(0, dtype=np.int64)
 class NoisySentence(NamedTuple):
     tokens: np.ndarray  # (2, token) int32, inputs and labels: one small array, since many sentences are held at once
     probes: np.ndarray  # positions whose input is a replacement and differs from the label
-    replaces: bool  # whether, where a token of text is predicted, the input is another one
+    replaces: bool  # where a token of text is predicted: whether the input is a different token
 
 
 class ProbingNoise:
@@ -106,7 +106,7 @@ class Row:
     """One sentence for one stack: its input and its prediction targets."""
 
     tokens: np.ndarray
-    clean: np.ndarray  # the same before corruption
+    clean: np.ndarray  # the input before corruption
     labels: np.ndarray
     special: np.ndarray
     words: np.ndarray
@@ -117,7 +117,7 @@ class Row:
 def clean_row(
     tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray, counted: np.ndarray | None = None
 ) -> Row:
-    """A sentence as it is, or as a decoder reads it."""
+    """A row without corruption: a sentence as it is, or as a decoder reads it."""
     counted = np.ones(len(tokens), dtype=bool) if counted is None else counted
     return Row(
         tokens=tokens,

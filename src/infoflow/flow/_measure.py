@@ -91,7 +91,7 @@ class AbstractMeasure(ABC):
         return self.table.name
 
     by_default: ClassVar[bool] = False
-    """Whether every model of a study gets this measure of a subject; otherwise only if a user names its table."""
+    """Whether a study runs this measure of a subject on every model; otherwise only if a user names its table."""
 
     @classmethod
     def planned(cls, plan: Any) -> "AbstractMeasure":

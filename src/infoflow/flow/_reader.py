@@ -293,7 +293,7 @@ class Reader:
         return self._noise(row, draw)
 
     def _words(self, encoded: Encoded, row: int) -> np.ndarray:
-        """The word of each token: the corpus's own, or running words if different tokenizers are compared."""
+        """The word of each token: the corpus's own words, or running words if different tokenizers are compared."""
         if encoded.flat_words is None:
             return np.full(int(encoded.lengths[row]), NOT_A_WORD)
         if not (self._white_space_words and encoded is self._source):

@@ -119,7 +119,7 @@ def measure(
 
 
 def known(tables: Tables, measures: Sequence[AbstractMeasure]) -> Tables:
-    """The tables with their schemas, shown without replicates."""
+    """The tables with their schemas attached; they are displayed without replicates."""
     schemas = {each.name: each.table for each in measures}
     return {name: Table.of(frame, schemas.get(name)) for name, frame in tables.items()}
 
@@ -299,7 +299,7 @@ def compare(
 def compare_samples(
     measures: Sequence[PairMeasure], first: dict[SampleKey, TokenSample], second: dict[SampleKey, TokenSample]
 ) -> Tables:
-    """Pair measures on two models' samples of the text."""
+    """The tables of pair measures on two models' samples of the same text."""
     tables: Tables = {}
     for each in measures:
         a, b = match_words(text_sample(first, each.regime), text_sample(second, each.regime), each.words)

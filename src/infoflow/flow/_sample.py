@@ -26,7 +26,7 @@ Need = Literal["hidden", "attention", "heads"]
 """What a measure needs from a pass: states, attention weights, or the outputs of heads."""
 Regime = Literal["clean", "training"]
 """Sentences as they are, or corrupted as in the model's own training."""
-AttentionKey = tuple[str, str]  # (stack, kind): ("encoder", "self"), ("decoder", "cross"), ...
+AttentionKey = tuple[str, str]
 """(stack, kind): ("encoder", "self"), ("decoder", "cross")."""
 
 

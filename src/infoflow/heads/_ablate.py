@@ -52,10 +52,10 @@ def ablate(
     |--------------|---------------------------------------------------------------------------------------------------|
     | `"zero"`     | 0; the bias $b_O$ still acts                                                                      |
     | `"mean"`     | mean of $\mathrm{ctx}_h$ over the non-padding tokens of the reference                             |
-    | `"resample"` | $\mathrm{ctx}_h$ at the same position of another reference sentence; past its end, the head's own |
+    | `"resample"` | $\mathrm{ctx}_h$ at the same position of another reference sentence; past its end, unchanged    |
 
     The replacement applies to the input of the output projection, the only point where heads are separable. So it is
-    exact in every family, treats query heads separately in grouped attention, and keeps the attention kernel.
+    exact in every family, treats query heads separately in grouped attention, and works with any attention kernel.
 
     Args:
         model: A loaded model; call `model.module(...)`, or anything that calls it (`translate`), inside the block.
@@ -63,9 +63,9 @@ def ablate(
         mode: See the table.
         reference: For `"mean"` and `"resample"`: one or more batches (keyword arguments of the forward pass) or a
             corpus, which the unablated model reads. Without a reference, the batch of each forward pass is its own
-            reference; then outputs in upper layers already depend on ablations below.
+            reference; then reference outputs of upper layers already depend on the ablations in lower layers.
         preserve_patterns: Keep all attention weights of the unablated model on the same input, so that later heads
-            change only through their values. This costs a second forward pass, and uses infoflow's attention.
+            change only through their values. This costs a second forward pass, and uses infoflow's attention code.
 
     Raises:
         UserError: A head does not exist, the mode is unknown, or a required reference is missing.
@@ -159,7 +159,7 @@ def _batches(model: Model, reference: Reference, mode: AblationMode) -> list[Map
 
 
 class CleanPatterns:
-    """Runs every batch once without ablation and then fixes all attention weights."""
+    """Runs every batch once without ablation, and fixes the weights of the ablated pass to those of this first pass."""
 
     def __init__(self, model: Model) -> None:
         self._model, self.recording = model, False

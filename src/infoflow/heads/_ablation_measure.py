@@ -62,7 +62,7 @@ _LOSSES: WeakKeyDictionary[Reader, dict[Any, VariantScores]] = WeakKeyDictionary
 
 
 class Ablation(Intervention):
-    """The change of the loss per predicted token when a head is ablated alone, with interval and corrected p-value.
+    """The change in loss per predicted token when one head is ablated, with its interval and corrected p-value.
 
     A positive change means that the model is better with the head. Layers below an ablated head run only once, and many
     ablations run together in batches.

@@ -28,8 +28,8 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"]) -> Float[np.ndarra
     $$ p = \frac{1 + \#\{ |\sum_k s_k d_k| \ge |\sum_k d_k| \}}{1 + P}, \qquad s_k = \pm 1 $$
 
     $d_k$ is the paired difference summed over the sentences of bootstrap block k. Under the null hypothesis, a change
-    only adds noise, and differences are symmetric about 0. The same P = 20,000 random signs are used for all rows. A
-    sum of NaN has no p-value.
+    only adds noise, and differences are symmetric about 0. The same P = 20,000 random signs are used for all rows. If
+    a sum is NaN, so is its p-value.
     """
     size = PERMUTATIONS, differences.shape[1]
     signs = stream("sign-flips", 0).integers(0, 2, size=size, dtype=np.int8) * 2.0 - 1
@@ -68,7 +68,7 @@ def correct(p: Float[np.ndarray, " test"], method: str = "holm") -> Float[np.nda
 
 
 def paired_bootstrap_p(replicates: Float[np.ndarray, "test draw"]) -> Float[np.ndarray, " test"]:
-    """Two-sided p-value of differences from their bootstrap replicates: twice the share on the other side of 0.
+    """Two-sided p-value of differences from their bootstrap replicates: twice the smaller share on either side of 0.
 
     Source: [@koehn2004], whose test is one-sided.
     """
@@ -114,7 +114,7 @@ class VariantScores:
         return self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
 
     def p_values(self) -> Float[np.ndarray, " variant"]:
-        """Two-sided p-values: random signs of the blocks' differences for means, paired bootstrap for BLEU."""
+        """Two-sided p-values of the changes: random signs (`sign_flip_p`) for means, paired bootstrap for BLEU."""
         if self.metric == "bleu":
             scores_VR = self._weighed(replicate_weights(num=_BLEU_RESAMPLES))
             return paired_bootstrap_p(scores_VR[1:] - scores_VR[:1])
@@ -145,7 +145,7 @@ def loss_scores(
 def summed_losses(
     scorer: SentenceScorer, rows: np.ndarray, num: int, losses: BatchLosses, *, budget: int, label: str
 ) -> VariantScores:
-    """`num` losses of the sentences `rows` as sums per bootstrap block; `budget` limits a batch's padded tokens."""
+    """Sums of `num` losses over the sentences `rows`, per bootstrap block; `budget` limits a batch's padded tokens."""
     sums_VKS, sentences = np.zeros((num, NUM_BLOCKS, 2)), 0
     with current_display().progress(label, len(rows), "sentences") as progress:
         for batch in scorer.batches(rows, budget):
@@ -206,7 +206,7 @@ def _bleu(sums: np.ndarray) -> np.ndarray:
 
 
 def bleu_sums(model: Model, corpus: Corpus, beams: int) -> tuple[np.ndarray, str]:
-    """Lower-cased BLEU's statistics for each bootstrap block (64, 10), and sacreBLEU's signature."""
+    """Statistics of lower-cased BLEU for each bootstrap block (64, 10), and sacreBLEU's signature."""
     if "translation" not in corpus.columns:
         raise UserError(f"BLEU compares with translations, and {corpus.name} has none. Give a parallel corpus.")
     sentences = list(corpus)

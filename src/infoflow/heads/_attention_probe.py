@@ -1,4 +1,4 @@
-"""How much of the tree all attention heads together encode: probes on attention, with and without word vectors."""
+"""How much of a syntax tree all attention heads together encode: probes on attention, with and without word vectors."""
 
 # K head of the model (all layers), W word, E width of a word vector, F = 2K features of a pair
 
@@ -33,7 +33,7 @@ HEAD_PROBE = TableSchema(
     "plan that does not leave it out",
     columns=(
         Column("stack", "string", "", "the stack that reads the text"),
-        Column("probe", "string", "", "what it reads: " + ", ".join(PROBES)),
+        Column("probe", "string", "", "what the probe reads: " + ", ".join(PROBES)),
         *estimate_columns("share", "share of words", "each word attached to its neighbour on the better side", "words"),
     ),
 )
@@ -43,7 +43,7 @@ _HIDDEN = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProbeSentence:
-    """One sentence and its tree, as the probes read them."""
+    """One sentence and its dependency tree, in the form that probes read."""
 
     maps: Float[Tensor, "head word word"]  # attention between words, from row to column
     ends: Float[Tensor, "head word 2"]
@@ -54,12 +54,12 @@ class ProbeSentence:
 
     @property
     def targets(self) -> Int[Tensor, " word"]:
-        """Column of the right answer in a probe's logits; the last column is the root."""
+        """For each word, the column of the right answer in a probe's logits; the last column is the root."""
         return torch.where(self.governors == ROOT, len(self.governors), self.governors)
 
 
 class TreeProbe(nn.Module, ABC):
-    """Logits (dependent, word + 1): the score of each word as the head of each word; the last column is the root."""
+    """Scores each word as the head of each dependent: logits (dependent, word + 1); the last column is the root."""
 
     @abstractmethod
     def pairs(self, sentence: ProbeSentence) -> Float[Tensor, "word candidate"]:
@@ -79,7 +79,7 @@ class TreeProbe(nn.Module, ABC):
 
 
 class AttentionProbe(Intervention):
-    """Unlabelled attachment of probes that read the attention of all heads, words, or both.
+    """Unlabelled attachment score of probes that read the attention of all heads, words, or both.
 
     - `attention`: two weights for each head (see `AttentionTree`).
     - `attention+words`: these weights depend on the two words' vectors.
@@ -90,8 +90,8 @@ class AttentionProbe(Intervention):
     0.002; the model is frozen. Attention is recomputed for each group of sentences, and not stored.
 
     Args:
-        sentences: Maximum number, chosen by hash; without trees the table is empty.
-        held_out: Share of the sentences for scoring.
+        sentences: Maximum number of sentences, chosen by hash; without trees the table is empty.
+        held_out: Share of the sentences that are held out for scoring.
         epochs: Passes over the training sentences. The paper's single pass is over 40,000 sentences; with a few
             hundred, one pass leaves the weights near 0.
         rate: Adam's learning rate.
@@ -248,10 +248,10 @@ def _embeddings(model: Model, stack: str) -> Tensor:
 
 
 class AttentionTree(TreeProbe):
-    r"""$p(i \mid j) \propto \exp(\sum_k w_k a^k_{ij} + u_k a^k_{ji})$: two weights for each head.
+    r"""Word j has head i with $p(i \mid j) \propto \exp(\sum_k w_k a^k_{ij} + u_k a^k_{ji})$, k over attention heads.
 
     The root's score is the mean attention from j to CLS and to SEP, each multiplied by a learned weight. (The paper has
-    two such scalars, but does not say for which attention.)
+    two such scalars, but does not say what they multiply.)
 
     Source: [@clark2019], the authors' code.
     """
@@ -313,7 +313,7 @@ class DistanceWordsTree(TreeProbe):
 
 
 def distance_features(distance: Int[Tensor, "*pair"]) -> Float[Tensor, "*pair 8"]:
-    """Eight features: d > 0; d = 1, −1, 2, −2; 3 to 5 away on either side; ln of the distance."""
+    """Eight features of a distance d: d > 0; d = 1, −1, 2, −2; 3 to 5 away on either side; ln of the distance."""
     d, size = distance, distance.abs()
     flags = [d > 0, d == 1, d == -1, d == 2, d == -2, (d >= 3) & (d <= 5), (d <= -3) & (d >= -5)]
     return torch.stack([*(flag.float() for flag in flags), size.clamp(min=1).float().log()], dim=-1)

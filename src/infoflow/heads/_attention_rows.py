@@ -26,7 +26,7 @@ Attention = Array | Sequence[Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttentionRows:
-    """Which entries of attention matrices count. Weights are not renormalised after exclusion.
+    """Which entries of attention matrices count in a statistic. Weights are not renormalised after exclusion.
 
     What several statistics need of the same weights (`kept`, `largest`, `best`) is computed once, and held until the
     next weights.
@@ -41,7 +41,7 @@ class AttentionRows:
 
     @classmethod
     def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
-        """Self-attention among the valid tokens."""
+        """The rows for self-attention among the valid tokens."""
         admissible = valid.unsqueeze(2) & valid.unsqueeze(1)
         position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
         return cls(admissible=admissible, visible=admissible, positions=(position, position))
@@ -104,7 +104,7 @@ class AttentionRows:
 
     @cached_property
     def queries(self) -> Bool[Tensor, "sentence query"]:
-        """Queries with at least one key."""
+        """Mask of the queries that have at least one key."""
         return self.admissible.any(2)
 
     @property
@@ -144,13 +144,13 @@ def _shares(
 
 
 def sum_on(shares: Weights, targets: Sequence[Pairs]) -> Float[Tensor, "sentence head target"]:
-    """Sum of `maxima` over each set of targets, in float64."""
+    """Sum of `shares`, as from `maxima`, over each set of targets, in float64."""
     chosen = torch.stack(list(targets), dim=1).flatten(2).to(shares)
     return (shares.flatten(2) @ chosen.mT).double()
 
 
 def sum_queries(scores: Float[Tensor, "sentence head query"], rows: AttentionRows) -> Float[Tensor, "sentence head"]:
-    """Sum over the queries that count, in float64."""
+    """Sum of the scores over the queries that count, in float64."""
     return scores.masked_fill(~rows.queries.unsqueeze(1), 0).double().sum(2)
 
 
@@ -221,7 +221,7 @@ class Annotation:
 
 
 class TokenTags:
-    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token."""
+    """The tags of each token, as numbers of (column, tag) pairs; number 0 stands for all tokens."""
 
     ALL = "all"
 
@@ -317,7 +317,7 @@ class Edges:
     start: Int[np.ndarray, " edge"]  # query word
     goal: Int[np.ndarray, " edge"]  # correct word; −1: none
     relation: Int[np.ndarray, " edge"]  # code
-    offset: Int[np.ndarray, " edge"]  # position of the correct word, relative to the word where fixed offsets start
+    offset: Int[np.ndarray, " edge"]  # position of the correct word, relative to the word that offsets count from
     last: Int[np.ndarray, " edge"]  # offset of the sentence's last word, relative to the same word
 
     def take(self, chosen: np.ndarray) -> "Edges":
@@ -390,7 +390,7 @@ def _label(of_sentence: Sequence[str], token: int, sentence: int, governor: int)
 
 
 def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
-    """Edges in one direction, in which one end attends to the other; roots have no edge."""
+    """Edges in one of `DIRECTIONS`: which end attends to the other; roots have no edge."""
     kept = {name: column[edges["governor"] != _ROOT] for name, column in edges.items()}
     ends = kept["dependent"], kept["governor"]
     start, goal = ends if direction == DIRECTIONS[0] else ends[::-1]

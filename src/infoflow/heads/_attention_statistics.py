@@ -54,7 +54,7 @@ HEAD_POSITIONAL = TableSchema(
 
 
 class Confidence(AbstractHeadMeasure):
-    """`confidence` of every head, by stack and kind of attention.
+    """Mean of the largest attention weight (`confidence`) of every head, by stack and kind of attention.
 
     By default special tokens count neither as queries nor as keys; see `exclude_keys` and `exclude_queries`.
 
@@ -68,7 +68,7 @@ class Confidence(AbstractHeadMeasure):
 
 
 class Entropy(AbstractHeadMeasure):
-    """`attention_entropy` of every head, by stack and kind of attention.
+    """Mean entropy of the attention (`attention_entropy`) of every head, by stack and kind of attention.
 
     By default special tokens count neither as queries nor as keys; see `exclude_keys` and `exclude_queries`.
 
@@ -86,17 +86,17 @@ class Entropy(AbstractHeadMeasure):
 
 
 class PositionalScores(AbstractHeadMeasure):
-    """`offset_scores` of every head, by stack and kind; special tokens count neither as queries nor as keys.
+    """Share of queries whose largest weight is at an offset (`offset_scores`), for every head, by stack and kind.
 
-    Positions count tokens without padding, from 0. So padding on either side does not matter, and in cross-attention
-    offset 0 is the source token at the query's own position.
+    Special tokens count neither as queries nor as keys. Positions count tokens without padding, from 0. So padding on
+    either side does not matter, and in cross-attention offset 0 is the source token at the query's own position.
 
     Args:
         offsets: Key position minus query position.
         denominator: `"valid"`: queries that have a valid key at this offset; `"all"`: all queries.
         exclusions: `exclude_keys`, `exclude_queries` and `average`, as in `Confidence`.
 
-    Source: [@voita2019heads], who call a head positional from a share of 0.9.
+    Source: [@voita2019heads], who call a head positional if a share is at least 0.9.
     """
 
     table: ClassVar[TableSchema] = HEAD_POSITIONAL
@@ -239,12 +239,13 @@ class RareRows(AttentionRows):
 
 
 class RareTokenScores(AbstractHeadMeasure):
-    """`rare_token_score` of every head, by stack and kind, without special tokens as queries or keys.
+    """Share of queries whose largest weight is on a rare token (`rare_token_score`), for every head, by stack and kind.
 
-    Frequency ranks are those of the training corpus if it is known (`measure(..., ranks_from=...)`), otherwise those of
-    the analysed corpus; tokens that never occur there are the rarest. A sentence counts only if its rarest token is
-    outside the `top` most frequent ones. A query's targets are the rarest of its visible keys: in causal attention the
-    tokens up to the query, in cross-attention the source tokens.
+    Special tokens count neither as queries nor as keys. Frequency ranks are those of the training corpus if it is known
+    (`measure(..., ranks_from=...)`), otherwise those of the analysed corpus; tokens that never occur there are the
+    rarest. A sentence counts only if its rarest token is outside the `top` most frequent ones. A query's targets are
+    the rarest of its visible keys: in causal attention the tokens up to the query, in cross-attention the source
+    tokens.
 
     Args:
         rarest: For each number n given here, the n rarest types of a sentence count as a hit, at any of their
@@ -278,7 +279,7 @@ class RareTokenScores(AbstractHeadMeasure):
             self._ranks[stack] = torch.from_numpy(known), torch.from_numpy(shuffled)
 
     def rows_of(self, valid: Bool[Tensor, "sentence token"], ranks: Array) -> RareRows:
-        """The rows that count in arrays; `ranks`: (batch, token) frequency rank of each token, 1 = most frequent."""
+        """The rows that count; `ranks`: (batch, token) frequency rank of each token, 1 = most frequent."""
         rank = as_tensor(ranks)
         if rank.shape != valid.shape:
             raise UserError(

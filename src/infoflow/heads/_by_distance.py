@@ -40,7 +40,7 @@ HEAD_BY_DISTANCE = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DistanceRows(AttentionRows):
-    """Rows with the class of each distance."""
+    """Attention rows with the class of the distance between each query and key."""
 
     distance: Int[Tensor, "sentence query key"]
     first: Bool[Tensor, "sentence key"]
@@ -58,7 +58,7 @@ class AttentionByDistance(AbstractHeadMeasure):
     Args:
         exclusions: `exclude_keys`, `exclude_queries` and `average`, as in `Confidence`; by default none.
 
-    Source: [@xiao2024] for sinks; the profile is ours.
+    Source: [@xiao2024] for sinks; the profile over distances is ours.
     """
 
     table: ClassVar[TableSchema] = HEAD_BY_DISTANCE

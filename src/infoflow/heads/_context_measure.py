@@ -1,4 +1,4 @@
-"""How much a model depends on context: its loss when the self-attention of its blocks is closed."""
+"""How much a model depends on context: its loss when each position of some blocks attends only to itself."""
 
 # V variant (or token of the vocabulary), B sentence (of all variants), T query token, S key token
 
@@ -166,7 +166,7 @@ ENCODER_CONTEXT = TableSchema(
     "only itself. The sentences are the same open and closed, so differences are paired.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
-        Column("kind", "string", "", "kind of the closed attention: encoder-self or decoder-self; empty if none is"),
+        Column("kind", "string", "", "closed attention: encoder-self or decoder-self; empty if none is closed"),
         Column(
             "which",
             "string",
@@ -273,7 +273,7 @@ def context_scores(
 ) -> VariantScores:
     """Losses of sentences chosen by hash: with open attention, with each `Closing`, and from unigram frequencies.
 
-    Sentences and noise are the same for every model on a corpus, so that differences between models are paired.
+    Sentences and masking noise are the same for every model on a corpus, so that differences between models are paired.
     """
     scorer = SentenceScorer(reader)
     rows = scorer.choose(sentences, "encoder-context")
@@ -294,7 +294,7 @@ def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> V
 
 
 def context_rows(scores: VariantScores, closings: Sequence[Closing], retrained: int = 0) -> pd.DataFrame:
-    """Rows of the table `encoder_context`; `scores` has open attention, each closing and, for losses, unigrams."""
+    """Rows of the table `encoder_context`; `scores`: with open attention, each closing and, for losses, unigrams."""
     values_VR = scores.scores()
     learned_R = values_VR[-1] - values_VR[0] if scores.metric == "loss" else None
     rows = []

@@ -41,7 +41,7 @@ class Mention:
 def read_mentions(
     annotation: Sequence[str], heads: Sequence[int] | None = None, upos: Sequence[str] | None = None
 ) -> list[Mention]:
-    """The mentions of a sentence, by head word.
+    """The mentions of a sentence, sorted by head word.
 
     Args:
         annotation: For each word its opening and closing brackets: `(12` begins a mention of entity 12, `12)` ends it,

@@ -159,7 +159,7 @@ class _HeadPairs(SummedMeasure):
 
 
 class HeadDistance(_HeadPairs):
-    """`js_distance` between all pairs of heads of a stack and kind; by default smoothed, special tokens included.
+    """Jensen–Shannon divergence (`js_distance`) between all pairs of heads of a stack and kind, by default smoothed.
 
     Args:
         sentences: Maximum number of sentences, chosen by hash; the cost is quadratic in the number of heads.
@@ -305,7 +305,7 @@ def _by_block(
 def _with_sink(
     heads: Float[Tensor, "head query key"], admissible: Bool[Tensor, "query key"]
 ) -> tuple[Float[Tensor, "head query last"], Bool[Tensor, "query last"]]:
-    """The heads with a learned sink (gpt-oss) as one more key; unchanged if all weights are on tokens."""
+    """The heads' weights with a learned sink (gpt-oss) as one more key; unchanged if all weights are on tokens."""
     on_sink = 1 - heads.sum(2, keepdim=True)
     queries = admissible.any(1, keepdim=True)
     if not bool((on_sink * queries > 1e-4).any()):

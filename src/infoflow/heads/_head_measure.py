@@ -243,7 +243,7 @@ class AbstractHeadMeasure(SummedMeasure):
         return (parts["score"].sum(0) / parts["count"].sum(0).unsqueeze(1)).to(weights.dtype)
 
     def rows_of(self, valid: Bool[Tensor, "sentence token"], *args: Any, **kwargs: Any) -> AttentionRows:
-        """The queries and keys that count in arrays; subclasses may take further arguments."""
+        """The queries and keys that count, for `of`; subclasses may take further arguments."""
         return AttentionRows.of_tokens(valid)
 
     def _rows(self, activations: Activations, key: AttentionKey, visible: Pairs) -> AttentionRows:
@@ -371,7 +371,7 @@ def _stacked(layers: list[Tensor]) -> Float[Tensor, "sentence layer head *x"]:
 
 
 def compact(estimate: dict[str, Any]) -> dict[str, Any]:
-    """The columns of an estimate with replicates of five digits, for tables with thousands of rows."""
+    """The columns of an estimate with replicates rounded to five decimals, for tables with thousands of rows."""
     return {**estimate, "replicates": np.round(estimate["replicates"], 5).tolist()}
 
 

@@ -79,7 +79,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
 
 
 def drawn_heads(pool: Collection[Head], chosen: Collection[Head], draw: int, seed: int = 0) -> list[Head]:
-    """Random heads outside `chosen`, with as many in each layer, so that a difference is not due to layers."""
+    """Random heads outside `chosen`, as many per layer as `chosen` has, so that differences are not due to layers."""
     drawn: list[Head] = []
     for site in sorted({head[:3] for head in chosen}):
         others = sorted(head for head in pool if head[:3] == site and head not in chosen)
@@ -163,7 +163,7 @@ def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
 
 
 def by_site(heads: Mapping[tuple[str, str], Sequence[Tensor]]) -> dict[Site, Tensor]:
-    """The heads' outputs that `tap` has seen, by site."""
+    """The heads' outputs that `tap` recorded, as a dictionary by site."""
     return {
         Site(stack=stack, kind=kind, layer=layer): outputs
         for (stack, kind), layers in heads.items()

@@ -64,7 +64,7 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
 
 
 def load_pruned(folder: str | Path, device: str | torch.device = "auto") -> Model:
-    """A model from `save_pruned`, with the same logits, its tokenizer and its anatomy.
+    """Load a model that `save_pruned` wrote, with its tokenizer and anatomy; it has the same logits as before.
 
     `load_model`, and so every command, also reads such a folder.
 
@@ -155,7 +155,7 @@ HEAD_PRUNING_CURVE = TableSchema(
 
 
 class PruningCurve(Intervention):
-    """The loss against the share of ablated heads, by order and by kind of attention.
+    """The loss as more and more heads are ablated, for each order of ablation and each kind of attention.
 
     Importance is Michel's ("paper" convention, divided by the norm over the layer). The oracle order ranks heads by the
     loss from ablating each alone. Heads are ranked on some sentences, and the loss is measured on others.

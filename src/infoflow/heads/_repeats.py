@@ -16,7 +16,7 @@ from infoflow.models import start_token_id
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Repeats:
-    """One stack's sequences: special tokens, `length` random tokens `repeats` times, special tokens."""
+    """Sequences of one stack: special tokens, `length` random tokens repeated `repeats` times, special tokens."""
 
     ids: Int[Tensor, "sequence token"]
     content: Bool[Tensor, " token"]  # positions of random tokens

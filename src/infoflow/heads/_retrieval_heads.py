@@ -134,7 +134,7 @@ def _sentences(reader: Reader) -> list[Int[np.ndarray, " token"]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Seen:
-    """For one text, the number of answer tokens that each head looks at, by layer, and that the model predicts."""
+    """For one text: how many answer tokens each head attends to, by layer, and how many the model predicts."""
 
     hits: dict[int, Float[Tensor, " head"]]
     recalled: int
@@ -174,7 +174,7 @@ def _look(model: Model, text: _Text, read: Readout, options: PassOptions) -> _Se
 
 
 def _rows(stack: str, seen: Sequence[tuple[_Seen, ...]]) -> Iterator[dict[str, Any]]:
-    """A row per head; every needle is one block of the interval."""
+    """One row per head; each needle is one bootstrap block."""
     count = _blocks([text.count for text, _ in seen])
     recalled, recalled_without = (sum(pair[side].recalled for pair in seen) / count.sum() for side in (0, 1))
     length = int(np.median([text.length for text, _ in seen]))

@@ -1,4 +1,4 @@
-"""The roles of each head by thresholds on its statistics, and when a head gains and loses a role in training."""
+"""Roles of heads, by thresholds on their statistics, and when heads gain and lose roles in training."""
 
 # M score, N bootstrap block (64), R replicate
 
@@ -86,7 +86,7 @@ def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RoleEvent:
-    """A birth or a death, somewhere in (before, after]."""
+    """The birth or death of a role, at some update in (before, after]."""
 
     before: int
     after: int
@@ -233,7 +233,7 @@ _ROLES = (
 def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """The score of every head for every role in the tables, and whether the head has the role.
 
-    | role | held from | source |
+    | role | minimum | source |
     |---|---|---|
     | positional ±n | 90 % of queries attend most to this offset | [@voita2019heads] |
     | a relation, in a direction | 10 points above its best fixed offset | [@voita2019heads] |
@@ -277,7 +277,7 @@ def role_function(role: str) -> str:
 
 
 def role_strength(role: str, score: float, baseline: float) -> float:
-    r"""How far a head's score has come on the way from its control to the limit of the role.
+    r"""Where a head's score lies between its control (0) and the limit of the role (1).
 
     $$ \mathrm{strength} = \mathrm{clip}\left(\frac{s - b}{l - b}, 0, 1\right) $$
 

@@ -46,7 +46,7 @@ class ScoredBatch:
 
     @property
     def counts(self) -> Tensor:
-        """(B,) tokens to predict in each sentence."""
+        """(B,) number of tokens to predict in each sentence."""
         return (self.labels != NO_LABEL).sum(dim=1)
 
     def repeated(self, variants: int) -> "ScoredBatch":
@@ -82,7 +82,7 @@ class SentenceScorer:
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
         """Rows of `sentences` sentences chosen by the hash of their text (default: all).
 
-        Each purpose selects different sentences. If texts are longer than 512 tokens, fewer are chosen, so that the
+        Each `purpose` selects different sentences. If texts are longer than 512 tokens, fewer are chosen, so that the
         total stays at 512 tokens per requested sentence. Texts of more than 4,096 tokens are left out.
 
         Raises:
@@ -172,7 +172,7 @@ class VariantLosses:
     """
 
     def __init__(self, scorer: SentenceScorer, mode: AblationMode, token_budget: int, reference: np.ndarray) -> None:
-        """`reference`: rows for means or donated outputs.
+        """`reference`: rows of the sentences that give the means or donate outputs.
 
         `token_budget`: maximum number of padded tokens in all variants that run together.
         """
@@ -233,7 +233,7 @@ def run_variants(
     """Summed loss of each sentence for the intact model and for each variant; float64 on the CPU.
 
     `changed` are the blocks that each variant changes, and `edits` are the tap's arguments for some variants, of which
-    at most `together` run at once. The intact model runs inside the block `intact`.
+    at most `together` run at once. The intact model runs inside the context manager `intact`.
     """
     model = scorer.model
     with torch.no_grad(), FastLinear():
@@ -290,6 +290,6 @@ class DonorChoice:
         return np.array(donors)
 
     def _lengths(self, rows: np.ndarray) -> np.ndarray:
-        """(stack, row) tokens in each stack."""
+        """Numbers of tokens, (stack, row)."""
         sentences = [self._scorer.reader.sentence_rows(int(row), "clean", 0) for row in rows]
         return np.array([[len(row.tokens) for row in sentence.values()] for sentence in sentences]).T

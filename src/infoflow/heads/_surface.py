@@ -45,7 +45,7 @@ STATISTIC = Column(
     "string",
     "",
     "self, previous, next: the token at the query's own, previous or next position; first, last: the sentence's first "
-    "or last token; special: all special tokens; cls, sep, bos, eos: those by name; punctuation, which is 0 in a "
+    "or last token; special: all special tokens; cls, sep, bos, eos: the token named so; punctuation, which is 0 in a "
     "sentence without any (before version 2 such sentences were left out; before version 3 only . and , counted, now "
     "what Unicode calls punctuation); sep_to_sep, rest_to_sep: attention on SEP from SEP, and from others; entropy; "
     "first_token_entropy: entropy of the first token's attention (CLS in BERT)",
@@ -129,7 +129,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
         self._roles = Roles.of(reader, self.punctuation, custom)
 
     def rows_of(self, valid: Bool[Tensor, "sentence token"], roles: Mapping[str, Array] | None = None) -> SurfaceRows:
-        """The rows of arrays; `roles`: (batch, token) masks of special, cls, sep, bos, eos and punctuation tokens.
+        """The rows that count; `roles`: (batch, token) masks of special, cls, sep, bos, eos and punctuation tokens.
 
         Statistics of missing roles are NaN, except that of punctuation, which is then 0.
         """

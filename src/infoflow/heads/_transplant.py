@@ -68,7 +68,7 @@ def head_slices(model: Model, heads: Iterable[Head]) -> list[ParameterSlice]:
 def shuffled_heads(model: Model, heads: Iterable[Head], seed: int = 0) -> Model:
     """A copy of the model in which each matrix and bias of these heads is shuffled.
 
-    This keeps the distribution of the weights but not their function: a control for `transplant`. The order depends
+    This keeps the distribution of the weights but not their function: a control for `transplant`. The shuffle depends
     only on (seed, head, matrix).
     """
     chosen = sorted(head_set(model, heads))
@@ -179,7 +179,7 @@ _ARM = Column(
 TRANSPLANT_CURVES = TableSchema(
     name="transplant_curves",
     description="Learning curves of fresh models with heads of a trained model, each in its original layer and "
-    "head. All curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
+    "head. All curves of a seed start from the same initial weights, from another seed than the trained model, and "
     "read the same batches in the same order. All points are scored on the same sentences.",
     made_by="a plan with [transplant] on = true makes it",
     columns=(

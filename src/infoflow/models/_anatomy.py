@@ -31,7 +31,7 @@ class ParameterSlice:
         return torch.cat([torch.arange(start, stop) for start, stop in self.ranges])
 
     def take(self, tensor: Tensor) -> Tensor:
-        """The slice of a tensor that has the parameter's shape (a weight, its gradient, its allocation)."""
+        """The slice of a tensor that has the parameter's shape (such as a weight or its gradient)."""
         if self.dim is None:
             return tensor
         parts = [tensor.narrow(self.dim, start, stop - start) for start, stop in self.ranges]
@@ -160,7 +160,7 @@ class Stack:
     streams: int = 1  # residual streams that the blocks hand on (Gemma 3n: 4)
 
     def joined(self, states: Tensor) -> Tensor:
-        """A block's own states as (sentence, token, width), with several residual streams concatenated."""
+        """States in a block's own layout as (sentence, token, width), with several residual streams concatenated."""
         return states.permute(self.layout).flatten(2) if self.layout else states
 
     def parted(self, states: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def attended(call: AttentionCall) -> AttentionCall:
 
 
 def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
-    """A family's own computation in the form of an ordinary call."""
+    """An attention that a family's own code computed, in the form of an ordinary call."""
     group = seen.weights.shape[1] // max(1, seen.value.shape[1])
     # Half precision: as for the tapped attention's weights.
     weights = seen.weights.to(torch.promote_types(seen.weights.dtype, torch.float32))

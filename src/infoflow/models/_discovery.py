@@ -2,9 +2,9 @@
 
 There is no table of families. A module that calls the attention function, or else multiplies a softmax by values in its
 own code, is an attention module; the linear module that receives exactly its output is the output projection; keys of
-the encoder's length mean cross-attention; and a stack without weights on later tokens is causal. Blocks between them
-without attention (hybrid models) are layers without heads. If heads cannot be read, blocks are found by the states that
-they pass on.
+the encoder's length mean cross-attention; and a stack without weights on later tokens is causal. Other blocks in the
+same list (hybrid models) are layers without heads. If heads cannot be read, blocks are found by the states that they
+pass on.
 """
 
 # B sentence, H head, T query token, S key token, d head width, D model width

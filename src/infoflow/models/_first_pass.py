@@ -84,7 +84,7 @@ def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def watch(module: PreTrainedModel, callers: set[nn.Module] | None = None) -> list[WatchedCall]:
-    """Calls of the attention function, in order.
+    """The calls of the attention function in one tiny forward pass, in order.
 
     With `callers`, the modules that call it, attention that other modules compute in their own code is included.
     """

@@ -26,7 +26,7 @@ LeftPadding = Literal["as is", "positions", "refused"]
 def pad_rows(
     rows: Sequence[Sequence[int] | Integer[Any, " _"]], pad_token_id: int, side: Literal["left", "right"] = "right"
 ) -> tuple[Int[Tensor, "batch token"], Int[Tensor, "batch token"]]:
-    """Token ids and attention mask of rows of unequal length."""
+    """Pad rows of unequal length on one side; returns token ids and attention mask."""
     longest = max(map(len, rows))
     ids = torch.full((len(rows), longest), pad_token_id)
     mask = torch.zeros_like(ids)

@@ -66,7 +66,7 @@ def states_read(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
 
 
 def reading(args: tuple[Any, ...], kwargs: dict[str, Any], states: Tensor) -> Arguments:
-    """A block's arguments with other states."""
+    """A block's arguments with its states replaced."""
     return ((states, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": states})
 
 
@@ -76,7 +76,7 @@ def states_of(output: Any) -> Tensor:
 
 
 def with_states(output: Any, states: Tensor) -> Any:
-    """A block's result with other states."""
+    """A block's result with its states replaced."""
     return states if isinstance(output, Tensor) else (states, *output[1:])
 
 

@@ -33,7 +33,7 @@ _WIDTHS = ("all_head_size", "inner_dim", "split_size")
 
 
 def kept_heads(module: nn.Module) -> Kept | None:
-    """The remaining heads of the unpruned model; None if none was ever removed."""
+    """The heads that remain, numbered as in the unpruned model; None if no head was ever removed."""
     return getattr(module, _RECORD, None)
 
 

@@ -245,7 +245,7 @@ def rerun_blocks(model: Model, stack: str, edits: Sequence[Edit], forward: Calla
 def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Callable[[], Any]) -> list[BlockUpdates]:
     """The update of each block of other models on the input of the same block of `model`, from the lowest.
 
-    The others have the same architecture: other weights, or other checkpoints of its training. `stack` and `forward`
+    The other models have the same architecture with other weights, such as earlier checkpoints. `stack` and `forward`
     are as in `rerun_blocks`.
     """
     layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()

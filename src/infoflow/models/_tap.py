@@ -128,7 +128,7 @@ def open_gates(model: Model, num: int, dtype: torch.dtype = torch.float32) -> di
 
 
 class _Rounds:
-    """The layer of a module at this call: shared modules (ALBERT) run once per layer, in order."""
+    """Finds a module's layer by counting its calls: shared modules (ALBERT) run once per layer, in order."""
 
     def __init__(self, model: Model) -> None:
         self.blocks: dict[nn.Module, list[Site]] = {}
@@ -217,7 +217,7 @@ class _ProjectionTap:
                 rows = self.rounds.rows[key]
                 kept_BTHd = self.rounds.kept(changed_BTHd)
                 _store(self.result.heads, key, site.layer, rows, kept_BTHd, gap=kept_BTHd[:, :, :0])
-            # Untouched input is passed on as the same tensor, so that a reading tap changes nothing.
+            # Untouched input is passed on as the same tensor, so that a tap that only reads changes nothing.
             return args if changed_BTHd is heads_BTHd else (changed_BTHd.flatten(-2), *args[1:])
 
         return before

@@ -20,7 +20,7 @@ class Example:
 
     texts: tuple[np.ndarray, ...]  # int64 (token,) each: one sentence, or those of a window or pair in order
     translation: np.ndarray | None = None  # int64 (token,) of the other vocabulary
-    labels: Mapping[str, np.ndarray] = field(default_factory=dict)  # annotation of the tokens or of the whole, by name
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)  # of the tokens or of the whole example, by name
 
     @property
     def text(self) -> np.ndarray:
@@ -43,7 +43,7 @@ class Noise:
 
     A stream depends only on its example's key: (seed, epoch, example) in training, (seed, example) in evaluation. The
     draws of a loss are therefore independent of the size and order of batches and of the number of processes, are
-    repeated by a resumed run, and are the same at every point of a path through the weights.
+    repeated by a resumed run, and are the same at every point of an interpolation between weights.
     """
 
     keys: tuple[tuple[int | str, ...], ...] = ()  # of the examples, in the batch's order

@@ -147,10 +147,10 @@ class Translation(AbstractEncoderDecoder):
 class Mass(AbstractEncoderDecoder):
     """Predict a fragment, half of the text, which the encoder sees as [MASK] (80 %), random (10 %) or unchanged (10 %).
 
-    For each token of the fragment, the decoder reads the preceding token at its position in the text. It does not
-    attend to [MASK]. The fragment is at the beginning or the end with probability .2 each, otherwise anywhere. Source:
-    [@song2019mass], whose code derives the fragment's length from the longest sentence of a batch; here it depends on
-    each sentence's own length.
+    For each token of the fragment, the decoder reads the preceding token at its position in the text. Its
+    cross-attention leaves out [MASK]. The fragment is at the beginning or the end with probability .2 each, otherwise
+    anywhere. Source: [@song2019mass], whose code derives the fragment's length from the longest sentence of a batch;
+    here it depends on each sentence's own length.
     """
 
     name: ClassVar[str] = "mass"
@@ -281,7 +281,7 @@ class Bart(AbstractEncoderDecoder):
                 tokens, noisy, math.ceil(len(tokens) * self.insert), generator, mask_id(vocabulary, self.name)
             )
         if self.rotate and len(tokens) > 1 and generator.random() < self.rotate:
-            offset = int(generator.integers(len(tokens)))  # any token may come first, even the present first one
+            offset = int(generator.integers(len(tokens)))  # any token may come first, even the current first one
             tokens, noisy = np.roll(tokens, -offset), np.roll(noisy, -offset)
         return source_and_target(tokens, text, vocabulary, noisy)
 

@@ -70,7 +70,7 @@ class MaskedLM(AbstractObjective):
 
     @property
     def predicted_share(self) -> float:
-        """The rate, which is relative to the candidates."""
+        """The masking rate, which is a share of the candidates."""
         return self.rate
 
     @property
@@ -243,7 +243,7 @@ _CHANCE = 0.05  # required accuracy above the most frequent answer's share
 
 
 class AbstractPairObjective(AbstractObjective):
-    """Predict masked tokens in [CLS] A [SEP] B [SEP] and, by a pooler at [CLS], a binary question about the pair.
+    """Predict masked tokens in [CLS] A [SEP] B [SEP] and, from [CLS], answer a binary question about the pair.
 
     The loss is the mean over masked tokens plus the mean over pairs.
     """
@@ -306,7 +306,7 @@ class AbstractPairObjective(AbstractObjective):
         return {"masked-lm": batch.supervised_tokens, self.question: len(batch)}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """The baseline for the question is a fair coin."""
+        """Token frequencies for the masked tokens, and a fair coin for the question."""
         return {**super().guesses(batch, unigram), self.question: len(batch) * float(np.log(2))}
 
     def loss(
@@ -338,7 +338,7 @@ class AbstractPairObjective(AbstractObjective):
         return Example(texts=texts, labels={self.answer_key: np.array(0)})
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """BERT's three embeddings: token, segment, position."""
+        """What BERT's three embeddings encode (token, segment, position), and the targets."""
         plain = super().shown(batch, names, target_names)
         segments = ["AB"[segment] for segment in batch["token_type_ids"].flatten().tolist()]
         positions = list(map(str, range(len(segments))))

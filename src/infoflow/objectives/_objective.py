@@ -101,8 +101,8 @@ Writes = Literal["translation", "text", "part"]
 Family = Literal["predict next", "fill in", "translate", "discriminate", "reconstruct", "static"]
 """Task of an objective.
 
-In this order, models predict the next token, hidden tokens, another language, which of two answers is true or the
-corrupted text, or learn one vector per word.
+In this order, models predict the next token, hidden tokens, a translation, which of two answers is true, or the text
+before corruption; or they learn one vector per word.
 """
 
 

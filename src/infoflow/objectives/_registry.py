@@ -42,7 +42,7 @@ def further_objectives() -> dict[str, type[AbstractObjective]]:
 
 
 def metrics_of(name: str) -> tuple[Metric, ...]:
-    """The scores of the objective called `name`: none for a subject's, the loss if the user's file has not been run."""
+    """The scores of the objective called `name`: none for a subject's, the loss for a user's not yet loaded."""
     if name in further_objectives():
         return ()
     return OBJECTIVES.get(name, AbstractObjective).metrics

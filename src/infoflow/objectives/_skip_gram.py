@@ -88,7 +88,7 @@ class SkipGram(AbstractObjective):
         return {self.name: LossTerm(total=total, count=len(true))}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """A frequency baseline: the odds that a word is true are its kept frequency over that among the negatives."""
+        """A frequency baseline: the odds that a word is true are its share of true words over that of negatives."""
         frequency = np.exp(-np.asarray(unigram, dtype=np.float64))
         kept_share = frequency * keep_probability(frequency, self.threshold, self.subsampling)
         drawn = frequency**0.75

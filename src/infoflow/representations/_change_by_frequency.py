@@ -87,7 +87,7 @@ CHANGE_BY_FREQUENCY = TableSchema(
         Column("layer", "int64", "", "state 0..L−1; 0 = embeddings"),
         Column("next_layer", "int64", "", "the state after it, layer + 1"),
         *BIN_COLUMNS,
-        *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
+        *estimate_columns("1 − PWCCA", "distance between the two layers", "with the second layer's rows shuffled"),
         Column("width", "int64", "dimensions", "width of the states"),
         Column("side", "string", "", "the view that gives the weights: x (layer), y, or mean"),
     ),

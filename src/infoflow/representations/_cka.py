@@ -16,7 +16,7 @@ LEAST_ROWS = 4  # the debiased estimate divides by n − 3
 
 
 def linear_cka(x: Matrix, y: Matrix, debiased: bool = False) -> float:
-    r"""Similarity of the inner products between tokens in two views.
+    r"""Linear centred kernel alignment: how similar the inner products between tokens are in two views.
 
     $$ \mathrm{CKA} = \frac{\mathrm{HSIC}(K, L)}{\sqrt{\mathrm{HSIC}(K, K)\,\mathrm{HSIC}(L, L)}}, \qquad
        K = X X^\top, \quad L = Y Y^\top $$
@@ -58,7 +58,7 @@ def linear_cka(x: Matrix, y: Matrix, debiased: bool = False) -> float:
 
 
 def minibatch_cka(batches: Iterable[tuple[Matrix, Matrix]]) -> float:
-    r"""Debiased CKA of data that come in batches, in the memory of one batch.
+    r"""Debiased CKA of data that come in batches; it needs the memory of one batch only.
 
     $$ \mathrm{CKA} = \frac{\sum_b \mathrm{HSIC}_1(K_b, L_b)}
        {\sqrt{\sum_b \mathrm{HSIC}_1(K_b, K_b)}\,\sqrt{\sum_b \mathrm{HSIC}_1(L_b, L_b)}} $$
@@ -102,7 +102,7 @@ def _ratio(cross: float, self_x: float, self_y: float) -> float:
 
 
 def hsic_debiased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> float:
-    """Song et al.'s unbiased estimate, computed in feature space; centre the views first for better precision."""
+    """Song et al.'s unbiased estimate of HSIC, from features; centre the views first for better precision."""
     n = len(x)
     diagonal_k, diagonal_l = x.square().sum(1), y.square().sum(1)
     rows_k, rows_l = x @ x.sum(0) - diagonal_k, y @ y.sum(0) - diagonal_l

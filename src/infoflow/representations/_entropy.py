@@ -34,7 +34,7 @@ def entropy(counts: np.ndarray, estimator: str = "plug-in") -> float:
 
     Args:
         counts: How often each label was seen.
-        estimator: One of these names.
+        estimator: One of the names in the table.
 
     Raises:
         UserError: There is no such estimator.
@@ -134,7 +134,7 @@ def _scaled_exp1(x: np.ndarray) -> np.ndarray:
 TERMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "total": lambda counts: counts,
     "log": lambda counts: xlogy(counts, counts),
-    "psi": lambda counts: counts * digamma(np.maximum(counts, 1)),  # 0 for 0
+    "psi": lambda counts: counts * digamma(np.maximum(counts, 1)),  # 0 for counts of 0
     "once": lambda counts: counts == 1,
     "twice": lambda counts: counts == 2,
 }

@@ -81,7 +81,7 @@ class LayerSpace:
     ) -> Float[Tensor, " leave_out"]:
         """HSIC of all rows, then, to first order, with each group left out. The factor that cancels in CKA is omitted.
 
-        It is quadratic in the tokens, so its value without a group is twice the linear part minus the whole. Squared
+        HSIC is quadratic in the tokens, so its value without a group is twice the linear part minus the whole. Squared
         norms stay relative to the mean of all rows, because leaving out a group shifts that mean only by order 1/n.
 
         Args:
@@ -120,7 +120,7 @@ class LayerSpace:
         return batch_hsic(self.batches, self.batches)
 
     def sums(self, values: Float[Tensor, " token"]) -> Float[Tensor, " leave_out"]:
-        """The total of a value per token, then without each group."""
+        """Sum of the values of all tokens, then without each group."""
         of_groups = torch.stack([part.sum() for part in values.split(self.groups.counts.tolist())])
         return torch.cat([of_groups.sum().unsqueeze(0), of_groups.sum() - of_groups])
 

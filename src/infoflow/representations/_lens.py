@@ -69,7 +69,7 @@ class TunedLens(nn.Module):
 
     @classmethod
     def load(cls, path: Path | str, model: Model) -> "TunedLens":
-        """A lens from `save`.
+        """Load a lens that `save` wrote.
 
         Raises:
             UserError: There is no such file, it is not a tuned lens, or it belongs to another model.

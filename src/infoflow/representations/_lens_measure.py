@@ -133,7 +133,7 @@ class LensScores:
 
 
 class Lens(Intervention):
-    r"""The layer at which the prediction forms: logit lens and tuned lens of each layer against the final prediction.
+    r"""Where the prediction forms: how close the logit lens and tuned lens of each layer are to the final prediction.
 
     $$ \mathrm{KL}(p_L \,\|\, p_l) = \sum_v p_L(v) \ln \frac{p_L(v)}{p_l(v)}, \qquad p_l = \mathrm{softmax}\,r(h_l) $$
 

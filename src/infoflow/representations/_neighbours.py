@@ -32,7 +32,7 @@ _FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary(
 
 
 class AbstractTokenPools(SampleMeasure):
-    """Neighbours among the occurrences of one token, averaged over occurrences, then tokens.
+    """A statistic of neighbours among the occurrences of one token, averaged over occurrences and then over tokens.
 
     The sample holds the most frequent tokens, with the same number of occurrences of each if possible. The statistic
     depends on this number, since k neighbours are a larger share of a small pool, so compare only values of equal

@@ -147,7 +147,7 @@ def check_metrics(metrics: Sequence[str]) -> None:
     unknown = [metric for metric in metrics if metric not in METRICS]
     if unknown or not metrics or len(set(metrics)) < len(metrics):
         got = as_written(unknown[0] if unknown else list(metrics))
-        raise UserError(f"metrics must be different ones of {', '.join(METRICS)}. Got {got}.")
+        raise UserError(f"metrics must be distinct names among {', '.join(METRICS)}. Got {got}.")
 
 
 def _estimate_columns(

@@ -79,7 +79,7 @@ class Plateau:
         self._since = torch.zeros(probes, dtype=torch.long, device=device)
 
     def see(self, losses: Float[Tensor, " probe"], adam: StackedAdam) -> tuple[Tensor, Tensor]:
-        """Which probes improve their best loss by `least`, and which continue; lowers rates without a new best."""
+        """Which probes improve their best loss by `least`, and which continue; lowers the rates of all others."""
         better = losses < self.best - self._schedule.least
         self.best = torch.where(better, losses, self.best)
         self._since = torch.where(better, 0, self._since + 1)
@@ -111,7 +111,7 @@ def train_stacked(
         batches: Batches of an epoch; a batch holds the examples of each seed, and all probes see every batch.
         loss: Loss to minimise; a probe's loss depends only on its own parameters.
         development: Loss to evaluate after each epoch; NaN counts as no improvement.
-        schedule: The rate, when it falls, and when a probe stops.
+        schedule: The learning rate, when it is lowered, and when a probe stops.
         speeds: Factor on the learning rate of each parameter; default 1.
     """
     best = [each.detach().clone() for each in parameters]
@@ -141,7 +141,7 @@ def train_stacked(
 
 
 def mlp_parameters(key: str, seeds: Sequence[int], layers: int, sizes: Sequence[int]) -> list[Tensor]:
-    r"""Weights (P, in, out) and biases (P, 1, out) of perceptrons of these sizes; P = seeds × layers, layers inner.
+    r"""Weights (P, in, out) and biases (P, 1, out) of perceptrons of these sizes; P = seeds × layers, seed by seed.
 
     Uniform within $\pm 1/\sqrt{\text{in}}$, as in `torch.nn.Linear`. All layers of a seed start with equal weights, so
     that they differ only in their inputs.
@@ -173,7 +173,7 @@ def mlp_logits(parameters: Sequence[Tensor], x_PBD: Float[Tensor, "probe target 
 
 
 def first_choice(scores: Float[Tensor, "*rest choice"], gold: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of a random choice of these.
+    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of a random choice among these.
 
     Leading dimensions are broadcast. Scores tie only if they are exactly equal.
 

@@ -39,7 +39,7 @@ def usable_columns(carries: str) -> tuple[Column, ...]:
         *estimate_columns(
             "nats",
             f"usable information; its interval covers {carries} and, at the upper end, what more tokens would add",
-            "the same for shuffled labels",
+            "the value for shuffled labels",
             "occurrences; every one is scored by the classifier of the other half of the sentences",
         ),
         Column("at_half", "float64", "nats", "value with half of the fitted sentences"),

@@ -1,6 +1,6 @@
 """Usable information by a probe with one hidden layer: all layers and both folds are trained as one problem."""
 
-# P probe (sets x layers, layers inner), B batch, D width, K label
+# P probe (sets x layers, set by set), B batch, D width, K label
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from ._usable_information import UsableEstimate, UsableInformation, usable_colum
 _SCHEDULE = Schedule(rate=1e-2, patience=2)  # 3e-3 needs twice as many epochs for the same cross-entropy
 _DECAYS = (0.0, 1e-3)  # factors of the sum of squared weights, which is added to the loss
 _BATCH = 256
-_LEAST_STEPS = 32  # between two evaluations on the held-back tokens
+_LEAST_STEPS = 32  # steps between two evaluations on the held-back tokens
 _PART = 1 << 24  # bytes of logits held at a time when probes only predict
 _RIDGE = 1e-2  # of the median variance of a principal axis, as in the Gaussian classifier
 

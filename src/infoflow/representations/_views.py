@@ -202,7 +202,7 @@ UNDEFINED = Jackknifed(value=math.nan, without_block=np.full(NUM_BLOCKS, math.na
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordBlocks:
-    """Occurrences by word, and by word and block."""
+    """Occurrences grouped by word, and by cell: a word and a bootstrap block."""
 
     words: Int[Tensor, " occurrence"]  # 0..W−1
     cells: Int[Tensor, " occurrence"]  # 0..P−1
@@ -241,7 +241,7 @@ class WordBlocks:
     ) -> Jackknifed:
         """The mean over words, from each word's value and its value without each of its cells; NaN is skipped.
 
-        If a block leaves too little of a word for a value, the word is skipped without that block.
+        If the other blocks hold too little of a word for a value, the word is skipped when that block is left out.
         `counted` is 0 at occurrences that affect no value, else 1; default: all count.
         """
         defined = of_words.isfinite()

@@ -24,7 +24,7 @@ _SPARE = 2
 
 
 class TokenAspect(NamedTuple):
-    """Values to compare occurrences by; `UNKNOWN` makes a row neither a query nor a neighbour."""
+    """Values by which occurrences are compared; a row with `UNKNOWN` is neither a query nor a neighbour."""
 
     values: Int[np.ndarray, " token"]
     compare: Literal["same", "distance"]
@@ -34,11 +34,11 @@ class PoolScore(NamedTuple):
     """One token's statistic."""
 
     value: float
-    chance: float  # the same over all pairs of occurrences
+    chance: float  # the statistic over all pairs of occurrences
     count: int  # occurrences
     effects: Float[np.ndarray, " block"]
     """The effect of each bootstrap block's occurrences on the value, to first order; the sum is 0."""
-    pools: int = 1  # tokens averaged over
+    pools: int = 1  # number of tokens averaged over
     spread: float = 0.0  # standard deviation due to the choice of tokens with enough occurrences
 
 

@@ -35,7 +35,7 @@ _ROUNDING = 1e-9  # below this share of a word's variance, differences are round
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Words:
-    """Some occurrences, grouped."""
+    """Some occurrences, grouped by word."""
 
     rows: Int[Tensor, " row"]
     cells: WordBlocks
@@ -178,7 +178,7 @@ def _rows(layer: _Layer, space: str, words: _Words, shuffled: _Words) -> list[di
 
 
 def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
-    r"""The share of the expected cosine that its three strongest dimensions contribute.
+    r"""The share of the expected cosine that comes from the three strongest dimensions.
 
     $$ \cos(x, y) = \sum_d u_d v_d, \qquad
        c_d = \frac{(\sum_i u_{id})^2 - \sum_i u_{id}^2}{n(n-1)}, \qquad

@@ -206,9 +206,9 @@ def static_vectors(model: Model) -> Float[np.ndarray, "token width"]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordPoints:
-    """Occurrences of chosen words first, then of any words."""
+    """Occurrences: first those of the chosen words, then those of any words."""
 
-    words: dict[str, int]  # the chosen ones: token ids by text, most frequent first
+    words: dict[str, int]  # the chosen words: token ids by text, most frequent first
     known: dict[str, int]  # all candidates for static neighbours
     texts: dict[int, str]  # of every token in `at`
     at: MapPoints

@@ -52,7 +52,7 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
 
 
 def select_steps(available: Sequence[int], k: int) -> list[int]:
-    r"""`k` of the available steps, evenly in log time, including the first and the last; step 0 comes in addition.
+    r"""`k` of the available steps, evenly in log time, including the first and the last; an available step 0 is added.
 
     After the i-th chosen step s, the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) is chosen (the smaller one
     in a tie), provided that it leaves enough steps for the rest. If there are at most `k` steps, all are chosen; with
@@ -150,7 +150,7 @@ class Clock:
 
 
 def over_training(schema: TableSchema) -> TableSchema:
-    """The schema of a model measure's table with rows for each checkpoint, under another name and with the keys first.
+    """The schema of a measure's table with rows for each checkpoint; it has another name, and key columns in front.
 
     Its rows have the number of updates in `update`, even at the last checkpoint.
     """

@@ -45,7 +45,7 @@ class TrainConfig:
     warmup: WarmUp = 0.08  # updates in which the rate rises; below 1: a share of `updates`
     schedule: Schedule = "linear"  # of the rate after the warm-up
     end_learning_rate: Annotated[float, foundation.Limits(at_least=0, at_most=10)] = (
-        0.0  # end of linear and polynomial schedules
+        0.0  # learning rate at the end of linear and polynomial schedules
     )
     power: Annotated[float, foundation.Limits(above=0, at_most=100)] = 1.0  # exponent of the polynomial schedule
     count_from: Literal["one", "fairseq"] = "one"  # fairseq reads its counter late: its first two updates share a rate
@@ -63,7 +63,7 @@ class TrainConfig:
     log_every: foundation.Count = 10  # updates per line of log.jsonl
     evaluate_every: foundation.CountOrNone = 0  # updates between evaluations; 0: at the end only
     save_every: foundation.CountOrNone = 500  # updates between checkpoints; 0: at the end only
-    keep_last: foundation.Count = 2  # recent checkpoints that stay resumable
+    keep_last: foundation.Count = 2  # number of recent checkpoints that stay resumable
 
     def __post_init__(self) -> None:
         foundation.check_settings(self, "training")

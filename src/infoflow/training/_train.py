@@ -62,7 +62,7 @@ def train(
     Raises:
         UserError: `out` holds a run with other settings, the loss is no longer finite, or an update differs from its
             existing snapshot.
-        TrainingInterrupted: SIGTERM or Ctrl-C came; the state is saved.
+        TrainingInterrupted: The process received SIGTERM or Ctrl-C; the state is saved.
     """
     run = _Run(objective, config, data, model, Path(out), validation, hooks, snapshots, parent)
     # Dropout is seeded before every forward pass, and the caller's random state is restored afterwards.

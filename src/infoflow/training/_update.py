@@ -227,7 +227,7 @@ class Updater:
         return [self._data.batch(self._objective, piece, noise, epoch) for piece in pieces]
 
     def accumulate(self, batches: list[Batch], rows: np.ndarray, update: int, stop: bool) -> UpdateResult:
-        """Put the clipped gradient of the token mean over the whole update into `.grad`."""
+        """Put the clipped gradient of the loss, a mean over the whole update's tokens, into `.grad`."""
         totals = self._agree(batches, stop)
         scales = {
             name: weight * self._parts / max(totals[name], 1) for name, weight in self._objective.term_weights.items()

@@ -24,7 +24,7 @@ _COPIED_NUMBERS = 1 << 24  # states of all layers held for one backward pass
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Copies:
-    """A forward pass with one copy of the sentence for each seed, differentiable from the embeddings upward."""
+    """A forward pass with one copy of the sentence per seed (explained prediction), differentiable from state 0 up."""
 
     model: Model
     embeddings: dict[str, Tensor]  # by stack: state 0, a leaf

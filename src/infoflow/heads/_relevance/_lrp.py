@@ -28,8 +28,9 @@ def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
     | q, k, v from states | one fused linear map; in cross-attention q, and k with v, then both rescaled jointly |
     | state with several readers | sum, scaled to the sum of the readers' absolute relevance |
 
-    The encoder's output is such a state, since all decoder layers read it. Rescaling preserves the absolute sum, so
-    with the default rule the relevance of all source and target tokens sums to 1, up to a deficit of order ε.
+    The encoder's output is such a state, since all decoder layers read it. `Rule` defines the transition. Rescaling
+    preserves the absolute sum, so with the default rule the relevance of all source and target tokens sums to 1, up to
+    a deficit of order ε.
 
     Source: [@voita2021], which defines the relevance of heads of [@voita2019heads]. According to lxt's documentation,
     layer-wise relevance propagation is covered by a patent that allows personal and scientific use.

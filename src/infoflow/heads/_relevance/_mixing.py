@@ -145,7 +145,7 @@ def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor,
 
 
 def rollout_relevance(request: Request) -> SentenceRelevance:
-    r"""Attention, averaged over heads and with half of each token from its residual, multiplied through the layers.
+    r"""Attention averaged over heads, with half of each token taken from its residual, multiplied through the layers.
 
     $$ \hat A = \tfrac12 \bar A + \tfrac12 I $$
 
@@ -281,7 +281,7 @@ def _shares(made: Float[Tensor, "token width"], terms: Float[Tensor, "token part
 
 
 def alti_relevance(request: Request) -> SentenceRelevance:
-    r"""Contributions of tokens to each attention's output, multiplied through the layers.
+    r"""ALTI: contributions of tokens to each attention's output, multiplied through the layers.
 
     $$ c_{ij} = \max(0, \lVert y_i \rVert_1 - \lVert y_i - T_i(x_j) \rVert_1), \qquad
     T_i(x_j) = \mathrm{LN_{lin}}\Big(\sum_h A^h_{ij} f_h(x_j) + δ_{ij} x_i\Big) $$

@@ -154,7 +154,7 @@ class ProjectedStates:
 class AttentionNode(AbstractNode):
     """Attention, from the states of queries and memory to the heads' outputs before the output projection.
 
-    `projections` is one map for queries, keys and values fused (self-attention), or two: queries; keys and values.
+    `projections`: one fused map for queries, keys and values, or two maps: one for queries, one for keys and values.
     """
 
     attention: Attention

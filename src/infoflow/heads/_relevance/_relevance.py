@@ -183,7 +183,7 @@ def check_normalise(normalise: str | None) -> None:
 
 
 def normalised(heads: Tensor, normalise: str | None) -> np.ndarray:
-    """Relevance of (seed, head) normalised over the heads of a layer; NaN for a zero divisor."""
+    """Relevance (seed, head) of a layer's heads, normalised over these heads; NaN where the divisor is 0."""
     values = heads.double().cpu().numpy()
     if normalise is None:
         return values
@@ -270,7 +270,7 @@ class Relevance(Intervention):
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _sums(self, reader: Reader) -> dict[Place, np.ndarray]:
-        """Shares by attention: (64, head + 1) sums per bootstrap block; the last is the number of predictions."""
+        """Sums of shares per bootstrap block, by attention: (64, head + 1); the last column counts predictions."""
         chosen = self._choose(reader)
         settings = {"rule": self.rule, "softmax": self.softmax, "bias": self.bias} if self.method == "voita" else {}
         sums: dict[Place, np.ndarray] = {}

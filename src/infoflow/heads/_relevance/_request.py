@@ -150,7 +150,7 @@ Place = tuple[str, str, int]  # stack, kind and layer of an attention module
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SentenceRelevance:
-    """The relevance for each seed of one sentence."""
+    """The relevance for each seed (explained prediction) of one sentence."""
 
     heads: Mapping[Place, Float[Tensor, "seed head"]]
     """Relevance of each head of an attention module, summed over tokens and dimensions."""

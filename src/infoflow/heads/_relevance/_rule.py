@@ -30,8 +30,8 @@ class Rule:
     else 1.
 
     These formulas are for `bias="share"`. `bias="absorb"` leaves $f(0)$ out of the numerators and keeps it in the
-    denominators (its positive part with $z^+$, its negative part with $z^-$), so it removes relevance until the
-    rescaling. `softmax="const"` treats the attention weights as constants.
+    denominators (its positive part with $z^+$, its negative part with $z^-$), so relevance is lost until it is
+    rescaled. `softmax="const"` treats the attention weights as constants.
 
     Source: [@voita2021]. Where [@voita2019heads] leave a choice open, this follows the code released in 2021. The ε in
     LayerNorm is 1e-6 in that code; here it is the model's own.
