@@ -154,7 +154,6 @@ def test_anonymous_commands_write_no_name(texts, checkpoint_series, infoflow, tm
     once = ["--only", "head_confidence"]
     commands = {
         "analyze": [str(model), *shared, *once],
-        "compare": [str(model), str(series / "checkpoint-38"), *shared, "--no-control"],
         "over-training": [str(series), *shared, *once],
         "fill-in": [str(model), "--facts", str(facts), "--anonymous"],
         "tune": [str(model), "--train", f"{text}-train.tsv", "--anonymous", "--epochs", "1", "--seeds", "0"],

@@ -1,6 +1,5 @@
 """The program itself: help, version, exit codes, interruptions, resuming."""
 
-import os
 import re
 import shlex
 import signal
@@ -11,7 +10,6 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 from support.processes import marked_environment, processes_with, wait_until
 
@@ -115,30 +113,6 @@ def _wait_for_updates(out: Path, process: subprocess.Popen, num: int = 7) -> Non
             return
         time.sleep(0.01)
     raise AssertionError(f"no {num} updates: {process.communicate()[1] if process.poll() is not None else 'too slow'}")
-
-
-def _assert_same_results(run: Path, expected: Path) -> None:
-    weights = sorted(path.relative_to(expected) for path in expected.glob("models/**/*.safetensors"))
-    assert len(weights) == 2
-    for path in weights:
-        assert (run / path).read_bytes() == (expected / path).read_bytes(), path
-    for table in sorted(expected.glob("tables/*.parquet")):
-        mine, theirs = pd.read_parquet(run / "tables" / table.name), pd.read_parquet(table)
-        timed = [name for name in ("seconds", "cpu_seconds") if name in theirs]
-        pd.testing.assert_frame_equal(mine.drop(columns=timed), theirs.drop(columns=timed))
-
-
-@pytest.mark.slow
-def test_a_killed_study_continues_to_the_same_weights_and_tables(infoflow, plan, finished, no_drawing, tmp_path):
-    process = _start(plan, tmp_path / "run", "--processes=1")
-    _wait_for_updates(tmp_path / "run", process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert not (tmp_path / "run" / "report.html").exists()
-    answer = infoflow("study", plan, "--out=run", "--processes=1", "--log=plain")
-    assert answer.code == 0, answer.err
-    assert "continuing after update" in answer.err
-    _assert_same_results(tmp_path / "run", finished)
 
 
 @pytest.mark.slow

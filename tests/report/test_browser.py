@@ -54,8 +54,7 @@ def test_every_chart_comes_alive_when_scrolled_to(visit, story):
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("by_link", [True, False])
+@pytest.mark.parametrize(("width", "by_link"), [(390, True), (1280, False)])
 def test_a_jump_lands_on_its_heading(visit, story, width, by_link):
     """Though the charts that it passes are drawn, and grow, only then."""
     last = [section.figures[-1].id for section in story.sections if section.figures][-2:]
