@@ -126,6 +126,8 @@ class PlainLoop:
         self.active = defaultdict(lambda: defaultdict(Counter))  # (stack, layer) → neuron → token
         self.at = defaultdict(lambda: defaultdict(Counter))  # the same → position
         self.tokens, self.positions = defaultdict(Counter), defaultdict(Counter)
+        self.with_ngrams = defaultdict(lambda: defaultdict(Counter))  # (stack, layer, order) → neuron → n-gram
+        self.ngrams = defaultdict(Counter)  # (stack, order) → n-gram
         self.sizes, self.seen = {}, {}
         reader = tiny.reader_of(model, corpus, decoder=decoder, max_length=max_length)
         handles = [
@@ -163,17 +165,26 @@ class PlainLoop:
                 if layer == 0:
                     self.tokens[stack][token] += 1
                     self.positions[stack][place] += 1
-                for neuron in np.flatnonzero((values[position] > 0).numpy()).tolist():
+                on = np.flatnonzero((values[position] > 0).numpy()).tolist()
+                for order in (2, 3):
+                    at = range(max(0, position - order + 1), position + 1)
+                    ngram = tuple(int(stream.input_ids[0, i]) for i in at if stream.valid[0, i])
+                    self.ngrams[stack, order][ngram] += layer == 0
+                    for neuron in on:
+                        self.with_ngrams[stack, layer, order][neuron][ngram] += 1
+                for neuron in on:
                     self.active[stack, layer][neuron][token] += 1
                     self.at[stack, layer][neuron][place] += 1
 
     def dead(self, stack, layer):
         return [n for n in range(self.sizes[stack, layer]) if not self.active[stack, layer][n]]
 
-    def detectors(self, stack, layer):
+    def detectors(self, stack, layer, order=1):
         """Section 4.2 of the paper, and ten occurrences."""
-        found = {}
-        for neuron, counts in self.active[stack, layer].items():
+        found, of_neurons, occurrences = {}, self.active[stack, layer], self.tokens[stack]
+        if order > 1:
+            of_neurons, occurrences = self.with_ngrams[stack, layer, order], self.ngrams[stack, order]
+        for neuron, counts in of_neurons.items():
             covering, total = [], sum(counts.values())
             if not total:
                 continue
@@ -184,7 +195,7 @@ class PlainLoop:
             kept = [
                 (token, count)
                 for token, count in covering
-                if count >= 0.95 * self.tokens[stack][token] and self.tokens[stack][token] >= 10
+                if count >= 0.95 * occurrences[token] and occurrences[token] >= 10
             ]
             if len(covering) <= 5 and sum(count for _, count in kept) >= 0.95 * total:
                 found[neuron] = {token for token, _ in kept}

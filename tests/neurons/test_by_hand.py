@@ -85,6 +85,48 @@ def test_each_neuron_is_what_it_was_made(built):
     assert examples.loc[EARLY, "profile"][:15] == pytest.approx([1.0] * 14 + [0.0])  # position 0 is [CLS]
 
 
+def test_detectors_of_ngrams_are_found_with_what_they_detect(built):
+    """Neurons that see the preceding tokens: one detects a bigram, one two trigrams, one a token."""
+    model, _, tokenizer, word = built
+    layer, seen = model.module.model.decoder.layers[0], []
+
+    def detect(module, args, output):
+        ids = seen[-1]
+        before, earlier = torch.full_like(ids, -1), torch.full_like(ids, -1)
+        before[:, 1:], earlier[:, 2:] = ids[:, :-1], ids[:, :-2]
+        bigram = (before == word[4]) & (ids == word[5])
+        trigram = (earlier == word[0]) & ((before == word[1]) | (before == word[2])) & (ids == word[3])
+        values = torch.full((*ids.shape, 8), -1.0)
+        values[..., 0], values[..., 1], values[..., 2] = bigram * 2 - 1, trigram * 2 - 1, (ids == word[6]) * 2 - 1
+        return values.reshape(output.shape)
+
+    texts = [" ".join(WORDS[i] for i in (4, 5, 0, 1, 3, 7, 5, 6, 0, 2, 3, 4, 6, 8, 1, 3)) for _ in range(12)]
+    texts = [f"{text} {WORDS[9 + number % 11]}" for number, text in enumerate(texts)]
+    handles = [
+        model.module.get_input_embeddings().register_forward_pre_hook(lambda _, args: seen.append(args[0])),
+        layer.fc1.register_forward_hook(detect),
+    ]
+    found = measure(model, Corpus.from_sentences(texts), [Neurons(), NeuronExamples()])
+    for handle in handles:
+        handle.remove()
+    shares = found["neurons_by_layer"].set_index("kind")
+    kinds = ("detector", "bigram detector", "trigram detector")
+    assert [8 * shares.loc[kind, "value"] for kind in kinds] == [1, 1, 1]
+    assert [shares.loc[kind, "baseline"] for kind in kinds] == [0, 0, 0]
+    examples = found["neuron_examples"]
+    examples = examples[examples["kind"].str.contains("detector")].set_index("neuron")
+
+    def written(*numbers):
+        return f"“{tokenizer.decode([word[number] for number in numbers])}”"
+
+    assert examples.loc[0, ["kind", "triggers"]].to_list() == ["bigram detector", written(4, 5)]
+    assert examples.loc[1, "kind"] == "trigram detector"
+    assert sorted(examples.loc[1, "triggers"].split(", ")) == sorted([written(0, 1, 3), written(0, 2, 3)])
+    assert examples.loc[2, ["kind", "triggers"]].to_list() == ["detector", written(6)]
+    assert (examples.loc[:2, "value"] == 1).all()
+    assert examples.loc[0, "sentence"] in texts
+
+
 def test_the_control_has_what_follows_position_only_through_its_token(built):
     """Texts begin with one word: two neurons that read it follow position, as do the two that read position."""
     model, *_ = built

@@ -17,7 +17,7 @@ from infoflow.report.forms._over_time import layer_color
 from infoflow.report.forms._rows import cells, interval_dots, squares
 
 from .measures import NEURON_EXAMPLES, NEURONS_BY_LAYER
-from .measures._tables import DEAD, DETECTOR, POSITIONAL, SUPPRESSING
+from .measures._tables import BIGRAM, DEAD, DETECTOR, DETECTORS, POSITIONAL, SUPPRESSING, TRIGRAM
 
 _METHOD = Method(
     id="neurons",
@@ -34,6 +34,8 @@ _METHOD = Method(
 _TITLES = {
     DEAD: "dead",
     DETECTOR: "detect up to five tokens",
+    BIGRAM: "detect up to five bigrams",
+    TRIGRAM: "detect up to five trigrams",
     POSITIONAL: "follow position",
     SUPPRESSING: "detectors that suppress their triggers",
 }
@@ -109,7 +111,8 @@ def _examples(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
     panels, answer = [], []
     for series in tables.models.present(frame):
         own = frame[frame["series"] == series.key]
-        detectors, positional = own[own["kind"] == DETECTOR], own[own["kind"] != DETECTOR]
+        detects = own["kind"].isin(list(DETECTORS.values()))
+        detectors, positional = own[detects], own[~detects]
         if len(detectors):
             panels.append(Panel(spec=_detectors(detectors), title=f"{series.label}: detectors"))
         if len(positional):

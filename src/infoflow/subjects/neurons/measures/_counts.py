@@ -16,11 +16,17 @@ from infoflow.foundation import block_of, current_display
 from infoflow.foundation import stream as random_stream
 
 from ._activity import FeedForward, feed_forward_parts, watched
+from ._kinds import LEAST
 
 GROUPS = 8
 """Number of groups of 8 bootstrap blocks. Each has its own counts, so error bars come from leaving out one group."""
+CANDIDATES = 16
+"""Number of most frequent tokens of a neuron that may be its triggers."""
 KEPT = 32
 """Number of tokens held for each neuron and group."""
+ORDERS = (1, 2, 3)
+"""Numbers of tokens in an n-gram that a neuron may detect."""
+_BUCKETS = 1 << 22  # of hashed n-grams: rare ones, which no neuron can detect, are not counted
 _SINGLE = 64  # number of first positions with a bin each
 _PER_OCTAVE = 8  # number of bins for each doubling of the position above `_SINGLE`
 
@@ -38,7 +44,7 @@ def position_bin(position: Int[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
 
 
 class TokenCounts:
-    r"""How often the most frequent tokens of each neuron activate it, in Misra–Gries counters.
+    r"""How often the most frequent tokens (or n-grams) of each neuron activate it, in Misra–Gries counters.
 
     A counter is never above the true number, and is below it by at most `lost`, where
 
@@ -51,7 +57,7 @@ class TokenCounts:
     """
 
     def __init__(self, groups: int, neurons: int, kept: int = KEPT) -> None:
-        self.ids = torch.full((groups, kept, neurons), -1, dtype=torch.int32)
+        self.ids = torch.full((groups, kept, neurons), -1, dtype=torch.int64)
         self.counts = torch.zeros((groups, kept, neurons), dtype=torch.int32)
         self.lost = torch.zeros((groups, neurons), dtype=torch.int32)
 
@@ -60,11 +66,13 @@ class TokenCounts:
         types, place = tokens.unique(return_inverse=True)
         fresh_UF = _sums(place, active, len(types) + 1)  # the last row is 0: for tokens not in the batch
         ids_KF, counts_KF = self.ids[group], self.counts[group]
-        at_KF = torch.searchsorted(types, ids_KF.long()).clamp(max=len(types) - 1)
+        if len(types) == 0:
+            return
+        at_KF = torch.searchsorted(types, ids_KF).clamp(max=len(types) - 1)
         at_KF = torch.where(types[at_KF] == ids_KF, at_KF, len(types))
         counts_KF += fresh_UF.gather(0, at_KF)
         fresh_UF.scatter_(0, at_KF, 0)
-        all_ids = torch.cat([ids_KF, types.to(torch.int32)[:, None].expand(-1, active.shape[1])])
+        all_ids = torch.cat([ids_KF, types[:, None].expand(-1, active.shape[1])])
         best = torch.cat([counts_KF, fresh_UF[:-1]]).topk(len(ids_KF) + 1, dim=0)
         lost_F = best.values[-1]
         self.counts[group] = best.values[:-1] - lost_F
@@ -93,10 +101,10 @@ def _sums(place: Int[Tensor, " token"], active: Bool[Tensor, "token neuron"], si
 
 
 class ActivityCounts:
-    """The activity of one layer's neurons, by token and by position."""
+    """The activity of one layer's neurons, by token, n-gram and position."""
 
     def __init__(self, groups: int, bins: int, neurons: int) -> None:
-        self.tokens = TokenCounts(groups, neurons)
+        self.ngrams = {order: TokenCounts(groups, neurons) for order in ORDERS}
         self.positions = torch.zeros((groups, bins, neurons), dtype=torch.int32)
         self.written = torch.zeros(neurons, dtype=torch.float64)
         """Sum of each neuron's activations where it is active, as they are written."""
@@ -119,6 +127,7 @@ class StackCounts:
     """The control, over a single group: the same activity with shuffled tokens of the batch, and with the position of
     another occurrence of the same token."""
     frequencies: Int[Tensor, "group type"]
+    ngrams: "dict[int, NgramFrequencies]" = field(default_factory=dict)
     positions: Int[Tensor, "group bin"]
     control_positions: Int[Tensor, " bin"]
 
@@ -144,9 +153,10 @@ class StackCounts:
             sizes = self.positions.shape[1], kept.shape[1]
             self.layers[layer], self.controls[layer] = ActivityCounts(GROUPS, *sizes), ActivityCounts(1, *sizes)
         self.layers[layer].written += (written * active)[batch.valid].sum(0, dtype=torch.float64).cpu()
-        self.layers[layer].tokens.add(batch.group, batch.tokens, kept)
+        for counts, group, shuffled in ((self.layers[layer], batch.group, False), (self.controls[layer], 0, True)):
+            for order in ORDERS:
+                counts.ngrams[order].add(group, *batch.ngrams(order, kept, shuffled))
         self.layers[layer].add_positions(batch.group, batch.bins, kept)
-        self.controls[layer].tokens.add(0, batch.tokens[batch.order], kept)
         self.controls[layer].add_positions(0, batch.bins[batch.repeated], kept[batch.others])
 
 
@@ -163,15 +173,94 @@ class _Tokens:
     """Places of tokens that occur several times in the batch."""
     others: Int[Tensor, " shared"]
     """For each of these places, another occurrence of the same token."""
+    frequent: dict[int, tuple[Int[Tensor, " token"], Bool[Tensor, " token"]]]
+    """By order above 1: the n-gram that ends at each token, and whether it may be frequent enough to be a trigger."""
+
+    def ngrams(
+        self, order: int, active: Bool[Tensor, "token neuron"], shuffled: bool
+    ) -> tuple[Int[Tensor, " place"], Bool[Tensor, "place neuron"]]:
+        """The n-grams to count and the activity there, or that of other places."""
+        if order == 1:
+            return self.tokens[self.order] if shuffled else self.tokens, active
+        ids, may = (each[self.order] if shuffled else each for each in self.frequent[order])
+        return ids[may], active[may]
 
     @classmethod
-    def of(cls, group: int, stream: Stream, random: np.random.Generator) -> "_Tokens":
+    def of(
+        cls, group: int, stream: Stream, random: np.random.Generator, types: int, frequent: "dict[int, Buckets]"
+    ) -> "_Tokens":
         valid = stream.valid.flatten()
         tokens, position = (x.flatten()[valid].cpu() for x in (stream.input_ids, stream.position))
         order = random.permutation(len(tokens))
         repeated, others = other_occurrences(tokens.numpy(), order)
         arrays = position_bin(position.numpy()), order, repeated, others
-        return cls(group, valid, tokens, *map(torch.from_numpy, arrays))
+        ngrams = {length: ngram_ids(stream, types, length) for length in frequent}
+        may = {length: (ids, frequent[length].may_reach(ids, LEAST)) for length, ids in ngrams.items()}
+        return cls(group, valid, tokens, *map(torch.from_numpy, arrays), may)
+
+
+def ngram_ids(stream: Stream, types: int, order: int) -> Int[Tensor, " token"]:
+    """The id of the n-gram that ends at each ordinary token: its tokens as digits, the last one lowest.
+
+    The base is the number of token types plus 1. The highest digit stands for whatever precedes the first ordinary
+    token of a text.
+    """
+    tokens = torch.where(stream.valid, stream.input_ids, types).cpu()
+    ids = tokens.clone()
+    for back in range(1, order):
+        before = torch.full_like(tokens, types)
+        before[:, back:] = tokens[:, :-back]
+        ids += before * (types + 1) ** back
+    return ids.flatten()[stream.valid.flatten().cpu()]
+
+
+def ngram_tokens(ngram: int, types: int) -> list[int]:
+    """The tokens of an n-gram, in the order of the text; a text's beginning is left out.
+
+    >>> ngram_tokens(7 + 5 * 11, 10), ngram_tokens(7 + 10 * 11, 10)
+    ([5, 7], [7])
+    """
+    digits = []
+    while ngram:
+        ngram, digit = divmod(ngram, types + 1)
+        digits.append(digit)
+    return [digit for digit in reversed(digits) if digit < types]
+
+
+class Buckets:
+    """Numbers of n-grams by a hash, which are never too low."""
+
+    def __init__(self) -> None:
+        self._counts = torch.zeros(_BUCKETS, dtype=torch.int32)
+
+    def add(self, ids: Int[Tensor, " token"]) -> None:
+        self._counts += self._of(ids).bincount(minlength=_BUCKETS).to(torch.int32)
+
+    def may_reach(self, ids: Int[Tensor, " token"], least: int) -> Bool[Tensor, " token"]:
+        return self._counts[self._of(ids)] >= least
+
+    def _of(self, ids: Int[Tensor, " token"]) -> Int[Tensor, " token"]:
+        mixed = (ids ^ (ids >> 29)) * 0x9E3779B97F4A7C1  # odd, so that all bits of an id matter
+        return (mixed >> 20) % _BUCKETS
+
+
+class NgramFrequencies:
+    """Occurrences of the n-grams that activate some neuron most often, exact, by group."""
+
+    def __init__(self, candidates: Int[Tensor, " ngram"]) -> None:
+        self.ids = candidates.unique()
+        self.counts = torch.zeros((GROUPS, len(self.ids)), dtype=torch.int64)
+
+    def add(self, group: int, ids: Int[Tensor, " token"]) -> None:
+        at = self.index(ids)
+        self.counts[group] += at[at >= 0].bincount(minlength=len(self.ids))
+
+    def index(self, ids: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+        """The place of each n-gram in `ids`; −1: it is none of them."""
+        if len(self.ids) == 0:
+            return torch.full_like(ids, -1)
+        at = torch.searchsorted(self.ids, ids).clamp(max=len(self.ids) - 1)
+        return torch.where(self.ids[at] == ids, at, -1)
 
 
 def other_occurrences(
@@ -198,14 +287,40 @@ class Counted:
         self.stacks: dict[str, StackCounts] = {}
         jobs = list(_jobs(reader, options))
         total = int(sum(reader.num_tokens(rows) for _, rows in jobs))
+        self._frequent = self._buckets(reader, jobs)
         with current_display().progress(f"Neurons of {reader.model.name}", total, "tokens") as progress:
             for number, (group, rows) in enumerate(jobs):
                 random = random_stream("neurons", options.seed, number)
                 self._read(reader, reader.padded(rows).to(reader.model.device), group, random)
                 progress.advance(reader.num_tokens(rows))
+        self._count_ngrams(reader, jobs)
+
+    def _buckets(self, reader: Reader, jobs: list[tuple[int, np.ndarray]]) -> dict[str, dict[int, Buckets]]:
+        found: dict[str, dict[int, Buckets]] = {}
+        for _, rows in jobs:
+            for name, stream in reader.padded(rows).streams.items():
+                of_stack = found.setdefault(name, {order: Buckets() for order in ORDERS[1:]})
+                for order, buckets in of_stack.items():
+                    buckets.add(ngram_ids(stream, len(reader.frequencies[name]), order))
+        return found
+
+    def _count_ngrams(self, reader: Reader, jobs: list[tuple[int, np.ndarray]]) -> None:
+        """Count how often the n-grams that activate neurons most occur at all."""
+        for stack in self.stacks.values():
+            layers = [*stack.layers.values(), *stack.controls.values()]
+            for order in ORDERS[1:]:
+                ids = torch.cat([counts.ngrams[order].by_group(CANDIDATES)[0].flatten() for counts in layers])
+                stack.ngrams[order] = NgramFrequencies(ids[ids >= 0])
+        for group, rows in jobs:
+            for name, stream in reader.padded(rows).streams.items():
+                for order, frequencies in self.stacks[name].ngrams.items():
+                    frequencies.add(group, ngram_ids(stream, len(reader.frequencies[name]), order))
 
     def _read(self, reader: Reader, batch: PaddedBatch, group: int, random: np.random.Generator) -> None:
-        given = {name: _Tokens.of(group, stream, random) for name, stream in batch.streams.items()}
+        given = {
+            name: _Tokens.of(group, stream, random, len(reader.frequencies[name]), self._frequent[name])
+            for name, stream in batch.streams.items()
+        }
         for name, tokens in given.items():
             if name not in self.stacks:
                 longest = reader.longest(reader.rows) + 1

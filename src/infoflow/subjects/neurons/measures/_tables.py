@@ -2,8 +2,8 @@
 
 # F neuron, G group of bootstrap blocks, P bin of positions, K candidate token, V token type, D width
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,12 @@ from infoflow.representations import BlockGroups
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._activity import feed_forward_parts
-from ._counts import GROUPS, Counted, TokenCounts, counted, position_bin
+from ._counts import CANDIDATES, GROUPS, ORDERS, ActivityCounts, Counted, counted, ngram_tokens, position_bin
 from ._kinds import LEAST, POSITIONAL_NATS, SHAPES, Detectors, position_information, shapes, token_detectors
 
-DETECTOR = "detector"
-_CANDIDATES = 16  # most frequent tokens of a neuron that may be its triggers
+DETECTOR, BIGRAM, TRIGRAM = "detector", "bigram detector", "trigram detector"
+DETECTORS = dict(zip(ORDERS, (DETECTOR, BIGRAM, TRIGRAM), strict=True))
+"""Kinds of detectors by the number of tokens in what they detect."""
 _WRITTEN = 5  # tokens that an update promotes or suppresses most
 _SENTENCE = 160  # characters
 
@@ -37,11 +38,7 @@ class LayerNeurons:
         self._all, self._part = counted.stacks[stack], counted.part(stack, layer)
         self._own, self._control = self._all.layers[layer], self._all.controls[layer]
         self.tokens, self.active = self._all.positions.sum(1).numpy(), self._own.active.numpy()  # (G,), (G, F)
-        self._ids, self._counts = _candidates(self._own.tokens)
-        sums = self._counts, self._own.tokens.lost.numpy(), self.active, self._all.frequencies.numpy()
-        self.detectors: list[Detectors] = [
-            token_detectors(self._ids, *one) for one in zip(*map(leave_out, sums), strict=True)
-        ]
+        self.by_order = {order: self._detectors(order) for order in ORDERS}
         at, places = leave_out(self._own.positions.numpy()), leave_out(self._all.positions.numpy())
         self.information = position_information(at, places)
         self.positional = self.information > POSITIONAL_NATS
@@ -50,11 +47,31 @@ class LayerNeurons:
         self.control_information = position_information(*control)
         self.control_positional, self.control_shapes = self.control_information > POSITIONAL_NATS, shapes(*control)
 
-    def control_detectors(self) -> float:
-        """Share of detectors among neurons with the same activity but shuffled tokens."""
-        ids, counts = _candidates(self._control.tokens)
-        given = counts.sum(0), self._control.tokens.lost.sum(0).numpy(), self.active.sum(0)
-        return float(token_detectors(ids, *given, self._all.frequencies.sum(0).numpy()).found.mean())
+    def _detectors(self, order: int) -> list[Detectors]:
+        """The neurons that detect n-grams of this order."""
+        ids, counts, lost, frequencies = self._candidates(self._own, order)
+        sums = zip(*map(leave_out, (counts, lost, self.active, frequencies)), strict=True)
+        return [token_detectors(ids, *one) for one in sums]
+
+    def _candidates(self, counts: ActivityCounts, order: int) -> tuple[np.ndarray, ...]:
+        """Places of n-grams in the list of frequencies (K, F); how often they activate each neuron in each group,
+        (G, K, F); by how much that may be too low; and the frequencies."""
+        ids, by_group = counts.ngrams[order].by_group(CANDIDATES)
+        frequencies = self._all.frequencies
+        if order > 1:
+            ids, frequencies = self._all.ngrams[order].index(ids), self._all.ngrams[order].counts
+        return ids.numpy(), by_group.numpy(), counts.ngrams[order].lost.numpy(), frequencies.numpy()
+
+    def control_detectors(self, order: int) -> float:
+        """Share of detectors among neurons with the same activity but shuffled n-grams."""
+        ids, *sums = self._candidates(self._control, order)
+        counts, lost, frequencies = (one.sum(0) for one in sums)
+        return float(token_detectors(ids, counts, lost, self.active.sum(0), frequencies).found.mean())
+
+    def detecting(self, order: int) -> np.ndarray:
+        """(1 + G, F) bool: the neurons that detect n-grams of this order, but none of a lower one."""
+        found = [np.array([one.found for one in self.by_order[each]]) for each in ORDERS if each <= order]
+        return found[-1] & ~np.any([*found[:-1], np.zeros_like(found[-1])], axis=0)
 
     def estimate(self, values: np.ndarray, baseline: float, scale: Any) -> dict[str, Any]:
         values = np.where(np.isfinite(values), values, values[0])
@@ -89,30 +106,35 @@ class LayerNeurons:
         """Whether each detector lowers its triggers' mean logit, and the share of tokens whose logit it lowers."""
         away, others = np.zeros((2, self.active.shape[1]))
         common = np.flatnonzero(self._all.frequencies.sum(0).numpy() >= LEAST)
-        for neuron in np.flatnonzero(np.any([one.found for one in self.detectors], axis=0)):
-            triggers = next(one.tokens[:, neuron] for one in self.detectors if one.found[neuron])
+        for neuron in np.flatnonzero(self.detecting(1).any(axis=0)):
+            triggers = next(one.tokens[:, neuron] for one in self.by_order[1] if one.found[neuron])
             logits = self.effect(int(neuron))
             away[neuron] = logits[triggers[triggers >= 0]].mean() < 0
             others[neuron] = (logits[common] < 0).mean()
         return away, others
 
-    def detector_row(self, neuron: int) -> dict[str, Any]:
-        triggers = self.detectors[0].tokens[:, neuron]
+    def detector_row(self, neuron: int, order: int = 1) -> dict[str, Any]:
+        triggers = self.by_order[order][0].tokens[:, neuron]
         triggers = triggers[triggers >= 0]
-        on_triggers = self._counts[:, np.isin(self._ids[:, neuron], triggers), neuron].sum(1)
+        ids, counts, _, frequencies = self._candidates(self._own, order)
+        on_triggers = counts[:, np.isin(ids[:, neuron], triggers), neuron].sum(1)
         shares = leave_out(on_triggers) / np.maximum(leave_out(self.active[:, neuron]), 1)
-        of_all = float(self._all.frequencies.sum(0).numpy()[triggers].sum() / self.tokens.sum())
+        of_all = float(frequencies.sum(0)[triggers].sum() / self.tokens.sum())
+        types = self._all.frequencies.shape[1]
+        tokens = [[int(one)] for one in triggers]
+        if order > 1:
+            tokens = [ngram_tokens(int(self._all.ngrams[order].ids[one]), types) for one in triggers]
         written = {}
         if self.head is not None:
             logits = self.effect(neuron)
-            order = np.argsort(logits)
+            sorted_ids = np.argsort(logits)[:, None]
             written = {
-                "effect": float(logits[triggers].mean()),
-                "promoted": self._named(order[: -_WRITTEN - 1 : -1]),
-                "suppressed": self._named(order[:_WRITTEN]),
+                "effect": float(logits[[each[-1] for each in tokens]].mean()),
+                "promoted": self._named(sorted_ids[: -_WRITTEN - 1 : -1]),
+                "suppressed": self._named(sorted_ids[:_WRITTEN]),
             }
-        words = {"triggers": self._named(triggers), "sentence": self._sentence(triggers)}
-        return self._row(neuron, DETECTOR, **words, **written) | self.estimate(shares, of_all, "share")
+        words = {"triggers": self._named(tokens), "sentence": self._sentence(tokens[0])}
+        return self._row(neuron, DETECTORS[order], **words, **written) | self.estimate(shares, of_all, "share")
 
     def positional_row(self, neuron: int) -> dict[str, Any]:
         number = self.estimate(self.information[:, neuron], float(self.control_information[neuron]), "any")
@@ -127,24 +149,20 @@ class LayerNeurons:
         activity = float(active.sum() / tokens.sum())
         return {"neuron": neuron, "kind": kind, "activity": activity} | profile | nothing | more
 
-    def _named(self, tokens: np.ndarray) -> str:
+    def _named(self, ngrams: Sequence[Sequence[int]] | np.ndarray) -> str:
         tokenizer = self.reader.tokenizer(self.stack)
-        names = [printable(str(tokenizer.decode([int(token)]))) for token in tokens if token < len(tokenizer)]
-        return ", ".join(f"“{name}”" for name in names)
+        known = [[int(token) for token in tokens] for tokens in ngrams if max(tokens) < len(tokenizer)]
+        return ", ".join(f"“{printable(str(tokenizer.decode(tokens)))}”" for tokens in known)
 
-    def _sentence(self, triggers: np.ndarray) -> str:
+    def _sentence(self, trigger: list[int]) -> str:
         """The first text with the most frequent trigger, if this stack reads the text; otherwise ""."""
         for row in self.reader.rows.tolist() if self.stack == self.reader.source_stack else ():
-            if triggers[0] in self.reader.sentence_rows(row, "clean", 0)[self.stack].tokens:
+            tokens = self.reader.sentence_rows(row, "clean", 0)[self.stack].tokens
+            windows = np.lib.stride_tricks.sliding_window_view(tokens, min(len(trigger), len(tokens)))
+            if (windows == np.array(trigger)[: windows.shape[1]]).all(1).any():
                 (sentence,) = self.reader.corpus.select([row])
                 return printable(sentence.text)[:_SENTENCE]
         return ""
-
-
-def _candidates(tokens: TokenCounts) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (K, F), and how often they activate each neuron in each group (G, K, F)."""
-    ids, counts = tokens.by_group(_CANDIDATES)
-    return ids.numpy(), counts.numpy()
 
 
 def leave_out(counts: np.ndarray) -> np.ndarray:
@@ -159,12 +177,14 @@ _EVEN = 0.5  # activity of a neuron whose input is symmetric around 0
 _PLACE = (Column("stack", "string", "", "encoder or decoder"), Column("layer", "int64", "", "block, from 0"))
 NEURONS_BY_LAYER = TableSchema(
     name="neurons_by_layer",
-    version=1,
+    version=2,
     description="Shares of feed-forward neurons of each kind. A neuron is active where its nonlinearity is above 0. "
-    "dead: never active; detector: active if and only if the token is one of at most five; positional: its activity "
-    "has more than .05 nats of information about the token's position; oscillating, two-sided, one-sided and other "
-    "position: positional neurons by shape; activity: mean share of tokens at which living neurons are active; "
-    "suppressing: share of the detectors whose update lowers the logits of their own triggers.",
+    "dead: never active; detector: active if and only if the token is one of at most five; bigram detector, trigram "
+    "detector: active if and only if the last two or three tokens are one of at most five n-grams, but no detector of "
+    "shorter ones; positional: its activity has more than .05 nats of information about the token's position; "
+    "oscillating, two-sided, one-sided and other position: positional neurons by shape; activity: mean share of tokens "
+    "at which living neurons are active; suppressing: share of the detectors of tokens whose update lowers the logits "
+    "of their own triggers.",
     columns=(
         *_PLACE,
         Column("kind", "string", "", "see above"),
@@ -173,28 +193,29 @@ NEURONS_BY_LAYER = TableSchema(
         *estimate_columns(
             "share",
             "share of the neurons (for activity: of the tokens)",
-            "detector: the same activity with shuffled tokens; positional and shapes: at the position of another "
-            "occurrence of the same token; dead: the chance that a neuron of mean activity never fires; activity: one "
-            "half; suppressing: share of all tokens whose logits these updates lower",
+            "detectors: the same activity with shuffled tokens or n-grams; positional and shapes: at the position of "
+            "another occurrence of the same token; dead: the chance that a neuron of mean activity never fires; "
+            "activity: one half; suppressing: share of all tokens whose logits these updates lower",
             "tokens",
         ),
     ),
 )
 NEURON_EXAMPLES = TableSchema(
     name="neuron_examples",
-    version=1,
-    description="The clearest token detectors (the most frequently active ones) and positional neurons (most "
-    "information) of each layer.",
+    version=2,
+    description="The clearest detectors of tokens, bigrams and trigrams (the most frequently active ones) and "
+    "positional neurons (most information) of each layer.",
     columns=(
         *_PLACE,
         Column("neuron", "int64", "", "index of the activation, from 0"),
-        Column("kind", "string", "", "detector, or the shape of a positional neuron's profile"),
-        Column("triggers", "string", "", "tokens that it detects, most frequent first"),
+        Column("kind", "string", "", "kind of detector, or the shape of a positional neuron's profile"),
+        Column("triggers", "string", "", "tokens or n-grams that it detects, most frequent first"),
         Column(
             "effect",
             "float64",
             "logits",
-            "mean amount that its update adds to the logits of its triggers where it is active; NaN: no head",
+            "mean amount that its update adds to the logits of its triggers (of an n-gram: of its last token) where it "
+            "is active; NaN: no head",
         ),
         Column("promoted", "string", "", "tokens with the highest logits of the update; empty: no head"),
         Column("suppressed", "string", "", "tokens with the lowest logits of the update"),
@@ -239,15 +260,16 @@ class Neurons(_OfNeurons):
     $$ \mathrm{dead} = \frac1F \big|\{n : a_n = 0\}\big|, \qquad
        \mathrm{positional} = \frac1F \big|\{n : I(\mathrm{act}_n, \mathrm{pos}) > .05\}\big| $$
 
-    $a_n$ is the number of ordinary tokens at which neuron n of F is active, I is `position_information`; token
-    detectors follow section 4.2 of the paper. A neuron is **active** where its nonlinearity is above 0. For ReLU this
-    is the paper's definition. GELU, SiLU and the like have the sign of their input, and their negative values are close
-    to 0: at least −0.17 for GELU and −0.28 for SiLU. In a gated layer the nonlinearity decides, not the product, whose
-    sign also depends on the other factor.
+    $a_n$ is the number of ordinary tokens at which neuron n of F is active, I is `position_information`; detectors of
+    tokens and of n-grams follow section 4.2 of the paper. A neuron is **active** where its nonlinearity is above 0. For
+    ReLU this is the paper's definition. GELU, SiLU and the like have the sign of their input, and their negative values
+    are close to 0: at least −0.17 for GELU and −0.28 for SiLU. In a gated layer the nonlinearity decides, not the
+    product, whose sign also depends on the other factor.
 
     One pass reads all texts, and its memory does not grow with them: for each neuron and each of 8 groups of sentences
-    it has a counter for each bin of positions and 32 counters of tokens whose error is bounded (see `KEPT`). Error bars
-    come from leaving out one group at a time.
+    it has a counter for each bin of positions and, for tokens, bigrams and trigrams, 32 counters whose error is bounded
+    (see `KEPT`). N-grams are also counted without the model, before and after that pass. Error bars come from leaving
+    out one group at a time.
 
     Source: [@voita2023neurons] for OPT. Occurrences needed for a trigger, and thresholds of shapes, are ours.
     """
@@ -262,10 +284,10 @@ class Neurons(_OfNeurons):
 
         active, tokens = leave_out(layer.active), leave_out(layer.tokens)
         shares = active / np.maximum(tokens, 1)[:, None]
-        found = np.array([one.found for one in layer.detectors])
         yield row(DEAD, (active == 0).mean(-1), float((1 - shares[0].mean()) ** tokens[0]))
-        undecided = float(layer.detectors[0].undecided.mean())
-        yield row(DETECTOR, found.mean(-1), layer.control_detectors(), undecided)
+        for order, kind in DETECTORS.items():
+            undecided = float(layer.by_order[order][0].undecided.mean())
+            yield row(kind, layer.detecting(order).mean(-1), layer.control_detectors(order), undecided)
         positional, of_control = layer.positional, layer.control_positional
         yield row(POSITIONAL, positional.mean(-1), float(of_control.mean()))
         for number, shape in enumerate(SHAPES):
@@ -273,6 +295,7 @@ class Neurons(_OfNeurons):
             yield row(shape, (positional & (layer.shapes == number)).mean(-1), control)
         if living := int((active[0] > 0).sum()):
             yield row(ACTIVE, shares.sum(-1) / np.maximum((shares > 0).sum(-1), 1), _EVEN, neurons=living)
+        found = layer.detecting(1)
         if found[0].any() and layer.head is not None:
             away, others = layer.away()
             values = np.array([away[one].mean() if one.any() else np.nan for one in found])
@@ -301,9 +324,12 @@ class NeuronExamples(_OfNeurons):
         self.each = each
 
     def rows(self, layer: LayerNeurons) -> Iterator[dict[str, Any]]:
-        detecting = np.where(layer.detectors[0].found, layer.active.sum(0), 0)
+        clearest = [
+            (partial(layer.detector_row, order=order), np.where(layer.detecting(order)[0], layer.active.sum(0), 0))
+            for order in ORDERS
+        ]
         following = np.where(layer.positional[0], layer.information[0], 0)
-        for row, sizes in ((layer.detector_row, detecting), (layer.positional_row, following)):
+        for row, sizes in (*clearest, (layer.positional_row, following)):
             for neuron in np.argsort(-sizes, kind="stable")[: self.each]:
                 if sizes[neuron]:
                     yield row(int(neuron))
