@@ -17,7 +17,7 @@ from infoflow.report.forms._over_time import layer_color
 from infoflow.report.forms._rows import cells, interval_dots, squares
 
 from .measures import NEURON_EXAMPLES, NEURONS_BY_LAYER
-from .measures._tables import BIGRAM, DEAD, DETECTOR, DETECTORS, POSITIONAL, SUPPRESSING, TRIGRAM
+from .measures._tables import DEAD, DETECTOR, DETECTORS, POSITIONAL, SUPPRESSING
 
 _METHOD = Method(
     id="neurons",
@@ -34,8 +34,6 @@ _METHOD = Method(
 _TITLES = {
     DEAD: "dead",
     DETECTOR: "detect up to five tokens",
-    BIGRAM: "detect up to five bigrams",
-    TRIGRAM: "detect up to five trigrams",
     POSITIONAL: "follow position",
     SUPPRESSING: "detectors that suppress their triggers",
 }

@@ -234,7 +234,8 @@ class Buckets:
         self._counts = torch.zeros(_BUCKETS, dtype=torch.int32)
 
     def add(self, ids: Int[Tensor, " token"]) -> None:
-        self._counts += self._of(ids).bincount(minlength=_BUCKETS).to(torch.int32)
+        at = self._of(ids)
+        self._counts.scatter_add_(0, at, torch.ones_like(at, dtype=torch.int32))
 
     def may_reach(self, ids: Int[Tensor, " token"], least: int) -> Bool[Tensor, " token"]:
         return self._counts[self._of(ids)] >= least
