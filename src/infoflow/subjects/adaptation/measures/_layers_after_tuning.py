@@ -31,7 +31,7 @@ from infoflow.results import estimate, ratio_estimate, scale_of
 
 from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
 from ._scoring import Score
-from ._states import Places, States, mean_estimate, read_states, tuned_table
+from ._states import Places, mean_estimate, tuned_table
 from ._tables import LAYER_SWAPS, TUNING_CHANGE, TUNING_WEIGHTS
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
@@ -208,23 +208,14 @@ _LEAST_FOR_PWCCA = 2  # words per dimension: below that, any two spaces share di
 Layer = LayerSpace | RankedSpace
 
 
-def tuning_change(
-    before: Model,
-    after: Sequence[Model],
-    task: AbstractTask,
-    corpus: Corpus,
-    options: PassOptions | None = None,
-    *,
-    words: int = 3000,
-    items: int = 600,
-) -> pd.DataFrame:
+def tuning_change(places: Places, before: Model, after: Sequence[Model], items: int) -> pd.DataFrame:
     r"""The table `TUNING_CHANGE` without the columns of `TUNED`.
 
     $$ d_l = 1 - \frac{1}{S} \sum_s \mathrm{sim}(X_l, Y^s_l), \qquad
         \mathrm{baseline}_l = 1 - \binom{S}{2}^{-1} \sum_{s < u} \mathrm{sim}(Y^s_l, Y^u_l) $$
 
     X are the states of some words of the examples before tuning, Y those after tuning with seed s; sim is PWCCA,
-    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA, of `items` of the `words`).
+    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA, of `items` of the words).
     All models read the task's input (pairs as pairs), and the same words. The effect of tuning is the distance beyond
     the baseline, which is the distance between seeds (NaN with one seed). Intervals leave out sentences, as
     `SpaceSimilarity` does. PWCCA needs ten words per dimension, preferably twenty; with fewer, it is biased towards
@@ -233,22 +224,15 @@ def tuning_change(
     Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; comparison of tuned and pretrained models:
     [@merchant2020].
     """
-    start = began_as(before, after)
-    places = Places(TaskPart(task, corpus, start, options or PassOptions()), words, tags=False)
-    return change_table(places, read_states(start, places), [read_states(one, places) for one in after], items)
-
-
-def change_table(places: Places, before: States, after: Sequence[States], items: int) -> pd.DataFrame:
-    """The table from given states."""
     rows = []
-    for stack, first in before.words.items():
+    for stack, first in places.states(before).words.items():
         if len(first) < _LEAST_WORDS:
             raise UserError(
                 f"Similarity of spaces needs at least {_LEAST_WORDS} words. The {stack} reads {len(first)} in "
                 f"{places.part.corpus.name}: use more examples."
             )
         measures = _measures(len(first), first.shape[-1])
-        others = [one.words[stack] for one in after]
+        others = [places.states(one).words[stack] for one in after]
         for layer in range(first.shape[1]):
             states = [first[:, layer], *(other[:, layer] for other in others)]
             found = _distances(states, places.blocks[stack], items, measures)
