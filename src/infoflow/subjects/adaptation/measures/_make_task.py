@@ -79,7 +79,7 @@ class AbstractTextTask(AbstractTask):
         targets = self.targets(corpus)
         second = corpus.column("second") if "second" in corpus.columns else None
         tokens = read_texts(tokenizer, corpus.column("text"), second, max_length)
-        return TaskRows(tokens, corpus.ids, labels=targets)
+        return TaskRows.of(tokens, corpus, labels=targets)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Number of examples."""
@@ -122,7 +122,7 @@ class Classification(AbstractTextTask):
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The most likely class of each example with its probability, and all classes in order.
+        """The most likely class of each example with its probability.
 
         With several labels: all labels with a probability of at least a half, and the probability of exactly this set
         if labels are independent.
@@ -136,13 +136,8 @@ class Classification(AbstractTextTask):
         return self._chosen(probabilities, wanted) if self.multi else self._likeliest(probabilities, wanted)
 
     def _likeliest(self, probabilities: np.ndarray, wanted: tuple[str, ...]) -> Predictions:
-        order = np.argsort(-probabilities, axis=1, kind="stable")
-        said = tuple(self.labels[best] for best in order[:, 0])
-        alternatives = tuple(
-            tuple((self.labels[place], float(row[place])) for place in places)
-            for row, places in zip(probabilities, order, strict=True)
-        )
-        return Predictions(said=said, wanted=wanted, values=probabilities.max(1), alternatives=alternatives)
+        said = tuple(self.labels[best] for best in probabilities.argmax(1))
+        return Predictions(said=said, wanted=wanted, values=probabilities.max(1))
 
     def _chosen(self, probabilities: np.ndarray, wanted: tuple[str, ...]) -> Predictions:
         chosen = probabilities >= 0.5
