@@ -29,6 +29,7 @@ from ._task import (
     Score,
     Shape,
     TaskData,
+    chosen_labels,
     label_indices,
     label_numbers,
     label_sets,
@@ -156,8 +157,8 @@ class Classification(AbstractTextTask):
         """
         blocks = blocks_of(corpus)
         if self.multi:
-            sides = [self._sets(side) for side in (predictions.wanted, predictions.said)]
-            guess = best_set(self._sets(tuple(label or "" for label in train.column("label"))))
+            sides = [chosen_labels(side, self.labels) for side in (predictions.wanted, predictions.said)]
+            guess = best_set(chosen_labels(list(train.column("label")), self.labels))
             return set_scores(*sides, guess, blocks)
         places = {label: index for index, label in enumerate(self.labels)}
         wanted, said = (
@@ -168,18 +169,10 @@ class Classification(AbstractTextTask):
         found = class_scores(wanted, said, places[guess], len(self.labels), blocks)
         return sorted(found, key=lambda score: score.metric != self.main)
 
-    def _sets(self, side: tuple[str, ...]) -> np.ndarray:
-        places = {label: index for index, label in enumerate(self.labels)}
-        chosen = np.zeros((len(side), len(self.labels)), dtype=bool)
-        for row, label in enumerate(side):
-            chosen[row, [places[part] for part in several(label)]] = True
-        return chosen
-
 
 def _classification(data: TaskData) -> Classification:
-    known = {*data.labels}
-    several = any(label is None or label not in known for label in data.train.column("label"))
-    return Classification(task=data.name, labels=data.labels, multi=several)
+    multi = not set(data.labels).issuperset(data.train.column("label"))
+    return Classification(task=data.name, labels=data.labels, multi=multi)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

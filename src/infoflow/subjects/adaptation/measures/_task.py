@@ -168,12 +168,17 @@ def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " ex
 
 def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "example label"]:
     """The labels of each example, 1 or 0; an example may have none."""
+    found = list(corpus.column("label"))
+    check_known([label for each in found for label in several(each)], labels, corpus)
+    return chosen_labels(found, labels).astype(np.float32)
+
+
+def chosen_labels(found: Sequence[str | None], labels: Sequence[str]) -> Bool[np.ndarray, "example label"]:
+    """Whether each example has each label; an example may have several."""
     places = {label: index for index, label in enumerate(labels)}
-    found = [several(label) for label in corpus.column("label")]
-    check_known([label for each in found for label in each], places, corpus)
-    chosen = np.zeros((len(found), len(labels)), dtype=np.float32)
+    chosen = np.zeros((len(found), len(labels)), dtype=bool)
     for row, each in enumerate(found):
-        chosen[row, [places[label] for label in each]] = 1.0
+        chosen[row, [places[label] for label in several(each)]] = True
     return chosen
 
 
