@@ -13,7 +13,7 @@ from jaxtyping import Float32, Int
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
-from infoflow.foundation import NUM_BLOCKS, UserError, stream
+from infoflow.foundation import UserError, block_sums, stream
 from infoflow.models import Model
 from infoflow.representations import HalvedClusters
 from infoflow.results import PROBE_SCORES, ratio_estimate
@@ -127,16 +127,8 @@ def _accuracies(questions: Mapping[str, _Question], models: Sequence[Mapping[str
     said = train_probes(rows["train"], rows["dev"], grid, np.array([classes]), _PROBES).predict(inputs["test"])
     wanted, blocks = questions["test"].labels, questions["test"].blocks
     majority = np.bincount(questions["train"].labels).argmax()
-    count = np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64)
-    return [
-        ratio_estimate(
-            np.bincount(blocks, weights=row == wanted, minlength=NUM_BLOCKS),
-            count,
-            float((wanted == majority).mean()),
-            scale="share",
-        )
-        for row in said
-    ]
+    count, guess = block_sums(np.ones(len(blocks)), blocks), float((wanted == majority).mean())
+    return [ratio_estimate(block_sums(row == wanted, blocks), count, guess, scale="share") for row in said]
 
 
 def _informations(

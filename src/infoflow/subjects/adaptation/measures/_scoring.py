@@ -23,6 +23,7 @@ from infoflow.foundation import (
     block_effects,
     block_interval,
     block_of,
+    block_sums,
     replicate_weights,
 )
 from infoflow.results import estimate, scale_of
@@ -39,7 +40,7 @@ def blocks_of(corpus: Corpus) -> Blocks:
 
 def share_right(metric: str, right: Bool[np.ndarray, " item"], blocks: Blocks, baseline: float) -> Score:
     """The share of right items; `blocks` are per item, since several items may belong to one example."""
-    of_block = [_sums(right.astype(np.float64), blocks), _sums(np.ones(len(right)), blocks)]
+    of_block = [block_sums(right, blocks), block_sums(np.ones(len(right)), blocks)]
     return scored(metric, _ratio(*of_block), baseline, len(right), blocks, "share")
 
 
@@ -114,8 +115,8 @@ def set_scores(
     guessed = np.broadcast_to(guess, wanted.shape)
 
     def f1(answers: np.ndarray) -> dict[str, np.ndarray]:
-        both = (wanted & answers, wanted.astype(int) + answers.astype(int))
-        hits_RK, named_RK = (_drawn(_sums(counts.astype(np.float64), blocks)) for counts in both)
+        both = (wanted & answers, wanted.astype(int) + answers)
+        hits_RK, named_RK = (_drawn(block_sums(counts, blocks)) for counts in both)
         return {
             "micro_f1": _over(2 * hits_RK.sum(1), named_RK.sum(1)),
             "macro_f1": _over(2 * hits_RK, named_RK).mean(1),
@@ -199,7 +200,7 @@ def entity_score(wanted: Sequence[Sequence[str]], said: Sequence[Sequence[str]],
     """
     guessed = [[guess] * len(tags) for tags in wanted]
     counts_E2, of_guess_E2 = entity_counts(wanted, said), entity_counts(wanted, guessed)
-    drawn, of_guess = (_ratio(*_sums(counts_E2, blocks).T) for counts_E2 in (counts_E2, of_guess_E2))
+    drawn, of_guess = (_ratio(*block_sums(counts_E2, blocks).T) for counts_E2 in (counts_E2, of_guess_E2))
     return scored("entity_f1", drawn, float(of_guess[0]), len(wanted), blocks, "share")
 
 
@@ -255,13 +256,6 @@ def _confusion(wanted: np.ndarray, said: np.ndarray, num_classes: int, blocks: B
     cells = (blocks * num_classes + wanted) * num_classes + said
     counts = np.bincount(cells, minlength=NUM_BLOCKS * num_classes**2)
     return counts.reshape(NUM_BLOCKS, num_classes, num_classes).astype(np.float64)
-
-
-def _sums(values: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Sums per block: (64, ...)."""
-    sums = np.zeros((NUM_BLOCKS, *values.shape[1:]))
-    np.add.at(sums, blocks, values)
-    return sums
 
 
 def _drawn(sums_B: np.ndarray) -> np.ndarray:

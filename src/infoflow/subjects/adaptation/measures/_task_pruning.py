@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 
 from infoflow.flow import PassOptions
-from infoflow.foundation import NUM_BLOCKS, UserError, stream
+from infoflow.foundation import UserError, block_sums, stream
 from infoflow.heads import Head, HeadEdit, HeadSet, ablate, all_heads, by_first_block, expected_jaccard
 from infoflow.models import FastLinear, Model, open_gates, recorded_blocks, skipped_blocks, tap
 from infoflow.representations import spearman_rows
@@ -57,11 +57,9 @@ def head_costs(model: Model, part: TaskPart) -> tuple[Float[np.ndarray, "block h
     """The loss without each head minus the loss with it, as sums over the examples of each bootstrap block, and the
     number of examples in each block.
     """
-    heads = all_heads(model.anatomy)
-    losses_VB = ablated_losses(model, part, [frozenset([head]) for head in heads])
-    sums = np.zeros((NUM_BLOCKS, len(heads)))
-    np.add.at(sums, part.blocks, (losses_VB[1:] - losses_VB[:1]).T)
-    return sums, np.bincount(part.blocks, minlength=NUM_BLOCKS).astype(np.float64)
+    losses_VB = ablated_losses(model, part, [frozenset([head]) for head in all_heads(model.anatomy)])
+    sums = block_sums((losses_VB[1:] - losses_VB[:1]).T, part.blocks)
+    return sums, block_sums(np.ones(len(part)), part.blocks)
 
 
 def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from infoflow.corpus import Corpus, normalised, sentences_of
-from infoflow.foundation import NUM_BLOCKS, Scale, comparable, replicate_weights
+from infoflow.foundation import NUM_BLOCKS, Scale, block_sums, comparable, replicate_weights
 from infoflow.models import BleuStatistics, bleu_by_block, rouge
 from infoflow.results import estimate, ratio_estimate
 
@@ -49,10 +49,8 @@ def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
 def mean_score(metric: str, values: np.ndarray, corpus: Corpus, baseline: float, scale: Scale = "share") -> Score:
     """The mean of per-example values, with its interval over blocks of examples."""
     blocks = blocks_of(corpus)
-    sums = np.bincount(blocks, weights=values, minlength=NUM_BLOCKS)
-    return Score(
-        metric=metric, row=ratio_estimate(sums, np.bincount(blocks, minlength=NUM_BLOCKS) * 1.0, baseline, scale)
-    )
+    sums, counts = block_sums(values, blocks), block_sums(np.ones(len(values)), blocks)
+    return Score(metric=metric, row=ratio_estimate(sums, counts, baseline, scale))
 
 
 def _lead(corpus: Corpus) -> list[str]:
@@ -130,9 +128,7 @@ def _chrf(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarr
 
     metric = CHRF(lowercase=True)
     references = _streams([[comparable(text) for text in right] for right in wanted])
-    counts = np.array(metric._extract_corpus_statistics([*map(comparable, said)], references), dtype=np.float64)
-    sums = np.zeros((NUM_BLOCKS, counts.shape[1]))
-    np.add.at(sums, blocks, counts)
+    sums = block_sums(np.array(metric._extract_corpus_statistics([*map(comparable, said)], references)), blocks)
 
     def score(weights: np.ndarray) -> float:
         drawn = (weights @ sums).round().astype(int).tolist()
