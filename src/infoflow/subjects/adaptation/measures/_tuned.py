@@ -18,7 +18,7 @@ from infoflow.training import ExampleRows
 
 from ._body import mixed_body
 from ._task import AbstractTask, Predictions, Score
-from ._task_parts import TaskParts, task_tokenizer
+from ._task_parts import task_reader
 
 _BATCH_TOKENS = 8192
 _LONGEST = 300  # maximum characters of a text in a table
@@ -94,16 +94,8 @@ class TunedModel:
     def score(self, corpus: Corpus, train: Corpus, device: str = "auto") -> list[Score]:
         """The task's metrics on a labelled corpus, the main one first; the baseline guess may use `train`."""
         model = self.load(device)
-        parts = TaskParts(
-            task=self.task,
-            train=train,
-            dev=corpus,
-            test=corpus,
-            tokenizer=task_tokenizer(model),
-            target_tokenizer=model.target_tokenizer,
-            max_length=self.max_length,
-        )
-        predictions = predictions_of(self.task, model.module, parts.rows("test"), corpus, parts.vocabulary)
+        reader = task_reader(model, self.task, self.max_length)
+        predictions = predictions_of(self.task, model.module, reader.read(corpus), corpus, reader.vocabulary)
         return self.task.scores(predictions, corpus, train)
 
 
