@@ -13,7 +13,7 @@ from torch import Tensor
 from infoflow._transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Sentence, Vocabulary
-from infoflow.foundation import LATER, Count, UserError, Weight
+from infoflow.foundation import LATER, Count, UserError, Weight, check_settings
 from infoflow.models import evaluating, pad_rows, without_remarks
 from infoflow.objectives import (
     SENTENCE_FIELDS,
@@ -37,7 +37,7 @@ from ._generation_rows import (
     positions,
     written_losses,
 )
-from ._task import AbstractTask, Predictions, Score, Shape, TaskData, check_options
+from ._task import AbstractTask, Predictions, Score, Shape, TaskData
 from ._text_metrics import TextMetric, exact_text, text_scores
 
 
@@ -77,7 +77,7 @@ class Generation(AbstractTask):
     begin_is_read: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_settings(self, self.name)
 
     def rows(
         self,

@@ -1,12 +1,11 @@
 """Supervised tasks: labelled parts, their labels and tags, and an objective for a model with a task head."""
 
-import dataclasses
 import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_type_hints
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,7 +14,7 @@ from torch import Tensor
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary, tag_columns
-from infoflow.foundation import UserError, as_written, read_setting
+from infoflow.foundation import UserError, as_written
 from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family, LossTerm, Noise
 from infoflow.training import ExampleRows
 
@@ -143,14 +142,6 @@ class AbstractTask(AbstractObjective):
         """Which answers count as right: by default those that equal the reference; in regression none does."""
         pairs = zip(predictions.said, predictions.wanted, strict=True)
         return np.array([said == wanted for said, wanted in pairs], dtype=bool)
-
-
-def check_options(task: Any) -> None:
-    """Raise a UserError if an option of the task, a frozen dataclass, is out of range."""
-    hints = get_type_hints(type(task), include_extras=True)
-    for one in dataclasses.fields(task):
-        default = None if one.default is dataclasses.MISSING else one.default
-        read_setting(hints[one.name], getattr(task, one.name), f"{task.name}.{one.name}", default)
 
 
 # Labels of a part as numbers, and checks on them.
