@@ -218,7 +218,10 @@ class TaskPart:
         self, task: AbstractTask, corpus: Corpus, model: Model, options: PassOptions, most: int | None = None
     ) -> None:
         self.task, self.options, self.model = task, options, model
-        self.corpus = corpus if most is None else _first_by_hash(corpus, most, options.seed)
+        self.corpus = corpus
+        if most is not None and most < len(corpus):
+            order = np.argsort(hash64_array(("inside-view", options.seed), corpus.content_ids), kind="stable")
+            self.corpus = corpus.select(np.sort(order[:most]))
         reader = task_reader(model, task, input_length(model, options.max_length, task))
         self.vocabulary, self.rows = reader.vocabulary, reader.read(self.corpus)
         self.data = TrainingData(source=self.rows, vocabulary=self.vocabulary)
@@ -272,10 +275,3 @@ class TaskPart:
             for stack, seen_BT in seen.items()
         }
         return TaskBatch(batch=batch, index=index, inputs=inputs, text=text, real=seen)
-
-
-def _first_by_hash(corpus: Corpus, most: int, seed: int) -> Corpus:
-    if most >= len(corpus):
-        return corpus
-    order = np.argsort(hash64_array(("inside-view", seed), corpus.content_ids), kind="stable")
-    return corpus.select(np.sort(order[:most]))
