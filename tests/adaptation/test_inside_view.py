@@ -1,20 +1,10 @@
 """All tables at once: those of the single measures, skipped with a reason or left out where they fail."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data
 
-from infoflow.adaptation import (
-    INSIDE,
-    INSIDE_TABLES,
-    TUNED,
-    InsideSizes,
-    inside_view,
-    label_by_layer,
-    probes_after_tuning,
-    tuning_change,
-)
+from infoflow.adaptation import INSIDE, INSIDE_TABLES, TUNED, InsideSizes, inside_view, probes_after_tuning
 from infoflow.corpus import generate_grammar
 from infoflow.flow import measure
 from infoflow.probing import Probe
@@ -39,19 +29,6 @@ def test_every_table_is_there_and_a_caller_can_tell_how_models_were_tuned(tables
         assert len(frame)
         INSIDE_TABLES[name].conform(frame.assign(**told))
     assert set(tables["tuning_weights"].tuning_seed) == {4, 6}
-
-
-def test_states_read_once_give_what_single_measures_give(tuned, tables):
-    alone = {
-        "tuning_change": tuning_change(toy_before(), tuned, ToyTask(), toy_data().test, words=10_000),
-        "label_by_layer": label_by_layer(
-            toy_before(), tuned, ToyTask(), toy_data(), untrained=toy_before(5), examples=1000, words=10_000
-        ),
-    }
-    for name, frame in alone.items():
-        pd.testing.assert_frame_equal(
-            tables[name].drop(columns="replicates"), frame.drop(columns="replicates"), atol=1e-6
-        )
 
 
 def test_one_failure_costs_no_other_table(tuned, monkeypatch):

@@ -7,19 +7,21 @@ import numpy as np
 import pytest
 import torch
 from adaptation.toy_task import ToyTask, toy_before, toy_data, toy_tokenizer
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from infoflow.adaptation import first_readable, label_by_layer, label_readable
+from infoflow.adaptation import inside_view
 
 pytestmark = pytest.mark.slow
 
 
+def label_by_layer(*models_and_task, **options):
+    return inside_view(*models_and_task, toy_data(), only=["label_by_layer"], **options)["label_by_layer"]
+
+
 @pytest.fixture(scope="module")
 def table(tuned):
-    return label_by_layer(toy_before(), tuned, ToyTask(), toy_data(), untrained=toy_before(5))
+    return label_by_layer(toy_before(), tuned, ToyTask(), untrained=toy_before(5))
 
 
 def means_one_by_one(model, corpus):
@@ -69,7 +71,7 @@ def test_tagged_words_are_asked_one_by_one():
         {i for word in ("good", "nice", "fine", "poor", "sad", "bad") for i in tokenizer.encode(word)[1:-1]}
     )
     task = ToyTask(shape="tagging", labels=("other", "telling"), telling=telling)
-    table = label_by_layer(toy_before(), [toy_before()], task, data)
+    table = label_by_layer(toy_before(), [toy_before()], task)
     words = sum(len(tokenizer.encode(s.text)) - 2 for s in data.test)
     accuracy = table[table.metric == "accuracy"]
     assert (accuracy["count"] == words).all()
@@ -88,19 +90,3 @@ def test_tagged_words_are_asked_one_by_one():
     first = accuracy[(accuracy.layer == 0) & (accuracy.state == "before")].iloc[0]
     assert first["value"] == pytest.approx(slow, abs=0.05)
     assert first["baseline"] == pytest.approx(majority)
-
-
-def test_layers_are_found_from_the_table(table):
-    found = label_readable(table)
-    assert set(found.state) == {"before", "after", "untrained"}
-    for row in found.to_dict("records"):
-        values = table[(table.state == row["state"]) & (table.metric == "accuracy")].sort_values("layer").value.tolist()
-        assert row["best"] == max(values)
-        assert row["layer"] == next(i for i, v in enumerate(values) if v >= max(values) - 0.01)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 0.2))
-def test_first_readable_is_near_the_best_and_none_before_it_is(values, within):
-    found = first_readable(values, within)
-    assert values[found] >= max(values) - within
-    assert all(value < max(values) - within for value in values[:found])

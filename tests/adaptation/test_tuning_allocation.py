@@ -42,6 +42,10 @@ def loss_and_slopes(module, weights, task, data):
     return float(loss.detach()), dict(zip(names, slopes, strict=True))
 
 
+def table_of(hook, tuning_seed=0):
+    return tuning_allocation(Recording.of(hook._recorder), tuning_seed)
+
+
 def recorded(tmp_path, module, **options):
     task, weights = ToyTask(), Weights()
     hook = TuningAllocation(task, toy_training(task), tokens=10**6, **options)
@@ -52,7 +56,7 @@ def recorded(tmp_path, module, **options):
 def test_groups_add_up_to_the_change_and_are_those_of_the_trapezoids(tmp_path):
     module, task = toy_module(toy_before(), 3), ToyTask()
     hook, path = recorded(tmp_path, module)
-    table, data = hook.table(tuning_seed=3), toy_training(task)
+    table, data = table_of(hook, 3), toy_training(task)
     losses, slopes = zip(*(loss_and_slopes(module, weights, task, data) for weights in path), strict=True)
     assert table["value"].sum() == pytest.approx(table["total"][0])
     assert table["total"][0] == pytest.approx(losses[-1] - losses[0], rel=0.02)
@@ -82,7 +86,7 @@ def test_a_finer_rule_is_nearer_to_the_change(tmp_path):
     hook, path = recorded(tmp_path, module, config=fine)
     data, task = toy_training(ToyTask()), ToyTask()
     change = loss_and_slopes(module, path[-1], task, data)[0] - loss_and_slopes(module, path[0], task, data)[0]
-    assert hook.table()["total"][0] == pytest.approx(change, rel=1e-4)
+    assert table_of(hook)["total"][0] == pytest.approx(change, rel=1e-4)
 
 
 def test_adapters_are_a_group_of_their_own(tmp_path):
@@ -92,7 +96,7 @@ def test_adapters_are_a_group_of_their_own(tmp_path):
     for name, parameter in module.named_parameters():
         parameter.requires_grad = "lora_" in name or "classifier" in name
     hook, path = recorded(tmp_path, module)
-    table = hook.table()
+    table = table_of(hook)
     assert set(table.component) == {"adapter", "task-head"}
     assert set(table[table.component == "adapter"].layer) == {0, 1, 2}
     data, task = toy_training(ToyTask()), ToyTask()
@@ -105,7 +109,7 @@ def test_a_head_alone_learns_all(tmp_path):
     for name, parameter in module.named_parameters():
         parameter.requires_grad = "classifier" in name
     hook, path = recorded(tmp_path, module)
-    table, task = hook.table(), ToyTask()
+    table, task = table_of(hook), ToyTask()
     assert table[["layer", "component"]].values.tolist() == [[-2, "task-head"]]
     losses = [loss_and_slopes(module, weights, task, toy_training(task))[0] for weights in (path[0], path[-1])]
     assert table["value"].item() == pytest.approx(losses[1] - losses[0], rel=0.02)
@@ -126,14 +130,14 @@ def test_an_interrupted_training_allocates_what_an_uninterrupted_one_does(tmp_pa
     with pytest.raises(TrainingInterrupted):
         tune(toy_module(toy_before(), 3), task, tmp_path / "parts", hooks=[hooks[1], Stop()], **whole)
     tune(toy_module(toy_before(), 3), task, tmp_path / "parts", hooks=hooks[2:], **whole)
-    first, second = (hooks[place].table()["value"].to_numpy(float) for place in (0, 2))
+    first, second = (table_of(hooks[place])["value"].to_numpy(float) for place in (0, 2))
     np.testing.assert_array_equal(first, second)
 
 
 def test_what_was_written_says_the_same(tmp_path):
     hook, _ = recorded(tmp_path, toy_module(toy_before(), 3), out=tmp_path / "recording")
     written = tuning_allocation(Recording.read(tmp_path / "recording"))
-    np.testing.assert_allclose(written["value"].astype(float), hook.table()["value"].astype(float))
+    np.testing.assert_allclose(written["value"].astype(float), table_of(hook)["value"].astype(float))
 
 
 def test_training_is_the_same_without_it(tmp_path):

@@ -6,11 +6,17 @@ import torch
 from adaptation.toy_task import ToyTask, toy_before, toy_data
 from transformers import BertForMaskedLM
 
-from infoflow.adaptation import tuning_change
+from infoflow.adaptation import InsideSizes, inside_view
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.representations import linear_cka, pwcca, rsa
+
+
+def tuning_change(before, after, options=None, **sizes):
+    sizes = InsideSizes(**{"label_texts": 10_000, **sizes})
+    view = inside_view(before, after, ToyTask(), toy_data(), options=options, sizes=sizes, only=["tuning_change"])
+    return view["tuning_change"]
 
 
 def states_one_by_one(model, corpus):
@@ -26,7 +32,7 @@ def states_one_by_one(model, corpus):
 
 @pytest.fixture(scope="module")
 def table(tuned):
-    return tuning_change(toy_before(), tuned, ToyTask(), toy_data().test, items=10_000)
+    return tuning_change(toy_before(), tuned, items=10_000)
 
 
 @pytest.mark.parametrize("measure", ["pwcca", "cka", "rsa"])
@@ -48,14 +54,12 @@ def test_distances_are_those_of_the_definitions(tuned, table, measure):
 
 
 def test_batches_do_not_matter(tuned, table):
-    small = tuning_change(
-        toy_before(), tuned, ToyTask(), toy_data().test, PassOptions(tokens_per_batch=40), items=10_000
-    )
+    small = tuning_change(toy_before(), tuned, PassOptions(tokens_per_batch=40), items=10_000)
     np.testing.assert_allclose(small["value"].astype(float), table["value"].astype(float), atol=1e-4)
 
 
 def test_what_was_not_tuned_has_not_moved():
-    table = tuning_change(toy_before(), [toy_before()], ToyTask(), toy_data().test)
+    table = tuning_change(toy_before(), [toy_before()])
     np.testing.assert_allclose(table["value"].astype(float), 0, atol=1e-6)
     assert table["baseline"].isna().all()  # of one seed there is no noise to compare with
 
@@ -65,4 +69,4 @@ def test_another_body_is_refused():
 
     other = load_model(BertForMaskedLM(toy_config(hidden_size=32)), tokenizer=toy_tokenizer())
     with pytest.raises(UserError, match="compared with its pretrained model"):
-        tuning_change(toy_before(), [other], ToyTask(), toy_data().test)
+        tuning_change(toy_before(), [other])

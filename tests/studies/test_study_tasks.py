@@ -32,14 +32,17 @@ def test_too_few_examples_are_told_once_and_refused_before_anything_is_trained(t
     path = tmp_path / "rare.tsv"
     path.write_text("".join(f"{label}\ttext {n} of {label}\n" for label in "aaaaabbbbc" for n in range(9)))
 
-    def tasks(*examples, prepared=False):
+    def plan(*examples):
         parts = dict.fromkeys(("train", "dev", "test"), str(path))
         table = {"name": "rare", **parts, "columns": ["label=1", "text=2"], "examples": list(examples)}
-        return StudyTasks(StudyPlan.from_json({"tune": [table]}), tmp_path / "note", prepared)
+        return StudyPlan.from_json({"tune": [table]})
+
+    def tasks(*examples, prepared=False):
+        return StudyTasks(plan(*examples), tmp_path / "note", prepared)
 
     with use_display(display := Notes()):
         found = tasks(4, 50, 0)
-        found.sizes(found.named("rare"))
+        found.sizes(plan(4, 50, 0).tune[0])
         tasks(4, 50, 0, prepared=True)
     assert display.said == ['rare: 4 training examples do not cover all 3 classes: there is none of "c".']
     with pytest.raises(UserError, match=r"examples of at least two classes\. The first 1 of rare are all"):

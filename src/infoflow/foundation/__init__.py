@@ -11,6 +11,7 @@ from ._bootstrap import (
     at_least_apart,
     at_least_each_class,
     at_least_fisher,
+    block_sums,
     bounded_interval,
     bounds_of,
     dealt,

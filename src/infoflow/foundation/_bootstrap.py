@@ -100,6 +100,13 @@ def block_of(sentence_ids: np.ndarray) -> np.ndarray:
     return (hash64_array(("bootstrap-block",), np.asarray(sentence_ids)) % np.uint64(NUM_BLOCKS)).astype(np.int64)
 
 
+def block_sums(values: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """Sums (64, ...) of numbers (example, ...) over the examples of each bootstrap block, float64."""
+    sums = np.zeros((NUM_BLOCKS, *values.shape[1:]))
+    np.add.at(sums, blocks, values)
+    return sums
+
+
 def dealt(keys: np.ndarray, num: int) -> np.ndarray:
     """Assign a part, 0..num−1, to each row; rows with equal keys get the same part.
 

@@ -102,9 +102,9 @@ Inches = Annotated[float, Limits(at_least=2, at_most=20)]
 
 def check_settings(settings: Any, section: str = "") -> None:
     """Check the fields of a dataclass against their annotations; `section` precedes their names in the message."""
-    defaults = default_settings(type(settings))
-    for name, hint in get_type_hints(type(settings), include_extras=True).items():
-        if not dataclasses.is_dataclass(hint):
+    defaults, hints = default_settings(type(settings)), get_type_hints(type(settings), include_extras=True)
+    for name in (one.name for one in dataclasses.fields(settings)):
+        if not dataclasses.is_dataclass(hint := hints[name]):
             read_setting(hint, getattr(settings, name), f"{section}.{name}".removeprefix("."), defaults.get(name))
 
 

@@ -63,14 +63,17 @@ def no_gain_by_size(objective: Spec) -> Reading:
 def order_of_strategies(objective: Spec) -> Reading:
     """Rank correlation over strategies between mean task score and loss on domain text, (1 + R, 1)."""
     loss = Table(DOMAIN_LOSS.name, objective, needs=("strategy",)).where(text="domain")
-    scores = Table(TASK_SCORES.name, objective, needs=("task", "tuning_seed", "examples", "strategy"))
-    return together(_order, loss, scores.where(method=FULL, control="", **_TEST))
+    return together(_order, loss, _every_strategy(objective))
 
 
 def order_of_halves(objective: Spec) -> Reading:
     """Rank correlation over strategies between the scores of two halves of the tuning seeds."""
+    return _every_strategy(objective).reduce(_order_of_halves)
+
+
+def _every_strategy(objective: Spec) -> Table:
     scores = Table(TASK_SCORES.name, objective, needs=("task", "tuning_seed", "examples", "strategy"))
-    return scores.where(method=FULL, control="", **_TEST).reduce(_order_of_halves)
+    return scores.where(method=FULL, control="", **_TEST)
 
 
 def change(objective: Spec, control: str = "") -> Reading:
@@ -172,8 +175,8 @@ def _gains(trained: SeedRows, untrained: SeedRows) -> np.ndarray:
     for task in sorted({task for task, _ in with_it}):
         sizes = sorted(size for name, size in with_it if name == task and (task, size) in without)
         if len(sizes) > 1:
-            pairs = [_cut([with_it[task, size], without[task, size]]) for size in (sizes[0], sizes[-1])]
-            ends.append(np.stack(_cut([one - other for one, other in pairs]), axis=1))
+            gaps = [_gap(with_it[task, size], without[task, size]) for size in (sizes[0], sizes[-1])]
+            ends.append(np.stack(_cut(gaps), axis=1))
     if not ends:
         raise Absent(
             "for no task were both a pretrained and an untrained model tuned on few and on many labelled examples "
@@ -210,8 +213,8 @@ def _correlation(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) ->
             f"an order needs three strategies (as-is, continued, scratch), but there are {len(shared)}: "
             f"{', '.join(shared)}"
         )
-    one, other = (np.stack(_cut([part[name] for name in shared]), axis=1) for part in (first, second))
-    return spearman(*_cut([one, other]))
+    sides = [np.stack(_cut([part[name] for name in shared]), axis=1) for part in (first, second)]
+    return spearman(*_cut(sides))
 
 
 def _order(losses: SeedRows, scores: SeedRows) -> np.ndarray:

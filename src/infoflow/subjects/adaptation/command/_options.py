@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -37,20 +38,25 @@ class TuningVariant:
     run: Path  # the run folder
 
     @property
-    def recordings(self) -> Path:
-        """Folder for recordings of the variant's tuning."""
-        return self.run / "allocation" / self._home / self.data.name / self.config.way
-
-    @property
     def features(self) -> Path:
         """Folder for features of frozen bodies, which is kept until all variants are tuned."""
         return self.run / "features"
 
-    def tuned(self, hooks: "AllocationHooks | None" = None) -> "Tuned":
-        """The tuned models of all seeds, read from their folder or trained now."""
+    @cached_property
+    def hooks(self) -> "AllocationHooks | None":
+        """Hooks that record which parts learn the task; None for tuning on shuffled labels."""
+        from ..measures import AllocationHooks
+
+        if self.config.control:
+            return None
+        folder = self.run / "allocation" / self._home / self.data.name / self.config.way
+        return AllocationHooks(model=self.model, data=self.data, task=self.task, config=self.config, folder=folder)
+
+    def tuned(self, inside: bool) -> "Tuned":
+        """The tuned models of all seeds, read from their folder or trained now, with `hooks` for the inside view."""
         from ..measures import tune
 
-        folder = self.run / self._home
+        folder, hooks = self.run / self._home, self.hooks if inside else None
         return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
 
     def check(self) -> None:
@@ -124,10 +130,7 @@ class TaskFiles:
         Parameter(help="Kind of task. Default: inferred from the file."),
     ] = None
     as_text: Annotated[
-        bool,
-        _switch(
-            "Generate the answer as words, as T5 does: every shape except tagging becomes generation.",
-        ),
+        bool, _switch("Generate the answer as words, as T5 does: every shape except tagging becomes generation.")
     ] = False
     text_column: TextColumn = None
     second_column: Annotated[str | None, _no_default("Column of the second text of a pair.")] = None
@@ -164,9 +167,8 @@ class TaskFiles:
         """The task."""
         from ..measures import as_text, load_task
 
-        columns = {"text": self.text_column, "second": self.second_column, "label": self.label_column}
-        columns |= {"question": self.question_column, "choices": self.choices_column, "answers": self.answers_column}
-        columns |= {"answer_starts": self.answer_starts_column, "words": self.words_column}
+        names = ("text", "second", "label", "question", "choices", "answers", "answer_starts", "words")
+        columns = {name: getattr(self, f"{name}_column") for name in names}
         data = load_task(
             self.task or _name(self.train),
             train=self.train,

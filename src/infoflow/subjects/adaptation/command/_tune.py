@@ -2,8 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from infoflow.corpus import Corpus
     from infoflow.results import RunFolder, TableSchema
 
-    from ..measures import AllocationHooks, TaskData, TuneConfig, Tuned
+    from ..measures import TaskData, TuneConfig, Tuned
 
 _KIND = "tune"
 
@@ -75,12 +74,13 @@ def tune(
             Default: the task's test texts; none for generation tasks.
     """
     with working(session, model):
+        from infoflow.corpus import load_corpus
         from infoflow.foundation import current_display
         from infoflow.report import check_output
         from infoflow.results import RunFolder
         from infoflow.studies import removed_if_refused
 
-        from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES
+        from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION, leakage
 
         run = RunFolder(run_folder(out, run_name("tune", *name or [model], *([files.task] if files.task else []))))
         config = options.config(settings, device)
@@ -97,16 +97,20 @@ def tune(
             every = tuning_variants(requested, controls=controls, from_scratch=from_scratch)
             for variant in every:
                 variant.check()
-            looks = _looks(every, corpus) if inside else {}
+            text = load_corpus(corpus) if corpus else None
             tuned = {}
             with current_display().progress(f"Tuning {requested.model.name}", len(every)) as progress:
                 for variant in every:
-                    tuned[variant] = variant.tuned(looks[variant].hooks if inside else None)
+                    tuned[variant] = variant.tuned(inside)
                     progress.advance(1)
-        shutil.rmtree(every[0].features, ignore_errors=True)
-        leaks = _leaks(data, tuned[every[0]])
+        shutil.rmtree(requested.features, ignore_errors=True)
+        leaks = leakage(replace(data, train=tuned[requested].train), {})
         run.update(**facts)
-        tables = _written(run, tuned, looks, leaks)
+        run.tables.remove([*INSIDE, TUNING_ALLOCATION.name])  # those of an earlier call
+        _write(run, {one: [(TASK_SCORES, of.scores), (TASK_ANSWERS, of.answers)] for one, of in tuned.items()})
+        tables = run.tables.write(leaks, TASK_LEAKAGE).parent
+        if inside:
+            _write_inside(run, tuned, text)
         show_tuned(tuned)
         tell_of_leakage(leaks)
         show_path("Models", run.path / "models")
@@ -167,114 +171,67 @@ def _requested(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class InsideTuning:
-    """The measurements of one variant, in addition to its scores."""
-
-    variant: TuningVariant
-    text: "Corpus | None"  # for the pretraining loss; None: texts of the task
-
-    @cached_property
-    def hooks(self) -> "AllocationHooks | None":
-        """Hooks that record which parts learn the task; None for tuning on shuffled labels."""
-        from ..measures import AllocationHooks
-
-        variant = self.variant
-        if variant.config.control:
-            return None
-        return AllocationHooks(
-            model=variant.model, data=variant.data, task=variant.task, config=variant.config, folder=variant.recordings
-        )
-
-    def tables(self, tuned: "Tuned") -> "Iterator[tuple[TableSchema, pd.DataFrame]]":
-        """The tables of the inside view, with the columns `TUNED`; only one table for tuning on shuffled labels."""
-        from ..measures import INSIDE_TABLES, TUNED, TUNING_ALLOCATION, TUNING_CHANGE
-
-        how = tuned.scores.iloc[0][[column.name for column in TUNED]].to_dict()
-        for name, frame in self._view(
-            tuned, only=[TUNING_CHANGE.name] if self.variant.config.control else None
-        ).items():
-            yield INSIDE_TABLES[name], frame.assign(**how)
-        if self.hooks is None:
-            return
-        allocated = self.hooks.table(tuned.models)
-        self._tell_of_unrecorded(tuned, set() if allocated is None else set(allocated["tuning_seed"]))
-        if allocated is not None:
-            yield TUNING_ALLOCATION, allocated.assign(**how)
-
-    def _tell_of_unrecorded(self, tuned: "Tuned", recorded: set[int]) -> None:
-        """Note the seeds whose loss change was not recorded."""
-        from infoflow.foundation import current_display
-
-        missing = [one.seed for one in tuned.models if one.seed not in recorded]
-        if missing:
-            seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
-            current_display().note(
-                f"Loss changes of {self.variant.task.task} in {self.variant.model.name} were not recorded for {seeds}. "
-                "Models tuned earlier without --inside are never recorded, nor is the first of several seeds if "
-                "there are several learning rates."
-            )
-
-    def _view(self, tuned: "Tuned", only: list[str] | None = None) -> "dict[str, pd.DataFrame]":
-        from infoflow.flow import PassOptions
-        from infoflow.studies import untrained
-
-        from ..measures import inside_view
-
-        variant, text = self.variant, self.text
-        # in generation, the task's loss already covers its texts
-        if text is None and variant.task.shape != "generation":
-            text = variant.data.test
-        return inside_view(
-            variant.model,
-            [one.load(variant.config.device) for one in tuned.models],
-            tuned.task,
-            variant.data,
-            untrained=None if variant.config.control else untrained(variant.model, seed=0),
-            pretraining=text,
-            options=PassOptions(max_length=tuned.models[0].max_length, corruption=variant.pretrained_for),
-            seeds=[one.seed for one in tuned.models],
-            only=only,
-        )
-
-
-def _looks(every: list[TuningVariant], corpus: str | None) -> dict[TuningVariant, InsideTuning]:
-    from infoflow.corpus import load_corpus
-
-    text = load_corpus(corpus) if corpus else None
-    return {variant: InsideTuning(variant=variant, text=text) for variant in every}
-
-
-def _leaks(data: "TaskData", tuned: "Tuned") -> "pd.DataFrame":
-    from ..measures import leakage
-
-    return leakage(replace(data, train=tuned.train), {})
-
-
-def _written(
-    run: "RunFolder",
-    tuned: "Mapping[TuningVariant, Tuned]",
-    looks: Mapping[TuningVariant, InsideTuning],
-    leaks: "pd.DataFrame",
-) -> Path:
-    """Write scores, answers and leakage, then measure and write the inside tables, in place of the tables of an earlier
-    call; return their folder."""
+def _write_inside(run: "RunFolder", tuned: "Mapping[TuningVariant, Tuned]", text: "Corpus | None") -> None:
+    """Measure what tuning changed inside the models, and write the tables."""
     from infoflow.foundation import current_display
 
-    from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION
-
-    run.tables.remove([*INSIDE, TUNING_ALLOCATION.name])
-    _write(run, {variant: [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers)] for variant, one in tuned.items()})
-    folder = run.tables.write(leaks, TASK_LEAKAGE).parent
-    found: dict[TuningVariant, list[tuple[TableSchema, pd.DataFrame]]] = {}
-    if not looks:
-        return folder
-    with current_display().progress("Comparing models before and after tuning", len(looks)) as progress:
-        for variant, look in looks.items():
-            found[variant] = list(look.tables(tuned[variant]))
+    found = {}
+    with current_display().progress("Comparing models before and after tuning", len(tuned)) as progress:
+        for variant, models in tuned.items():
+            found[variant] = list(_inside_tables(variant, models, text))
             progress.advance(1)
     _write(run, found)
-    return folder
+
+
+def _inside_tables(
+    variant: TuningVariant, tuned: "Tuned", text: "Corpus | None"
+) -> "Iterator[tuple[TableSchema, pd.DataFrame]]":
+    """The tables of the inside view, with the columns `TUNED`; only one table for tuning on shuffled labels.
+
+    `text` is for the pretraining loss; None: texts of the task.
+    """
+    from infoflow.flow import PassOptions
+    from infoflow.studies import untrained
+
+    from ..measures import INSIDE_TABLES, TUNED, TUNING_ALLOCATION, TUNING_CHANGE, inside_view
+
+    # in generation, the task's loss already covers its texts
+    if text is None and variant.task.shape != "generation":
+        text = variant.data.test
+    view = inside_view(
+        variant.model,
+        [one.load(variant.config.device) for one in tuned.models],
+        tuned.task,
+        variant.data,
+        untrained=None if variant.config.control else untrained(variant.model, seed=0),
+        pretraining=text,
+        options=PassOptions(max_length=tuned.models[0].max_length, corruption=variant.pretrained_for),
+        seeds=[one.seed for one in tuned.models],
+        only=[TUNING_CHANGE.name] if variant.config.control else None,
+    )
+    how = tuned.scores.iloc[0][[column.name for column in TUNED]].to_dict()
+    for name, frame in view.items():
+        yield INSIDE_TABLES[name], frame.assign(**how)
+    if variant.hooks is None:
+        return
+    allocated = variant.hooks.table(tuned.models)
+    _tell_of_unrecorded(variant, tuned, set() if allocated is None else set(allocated["tuning_seed"]))
+    if allocated is not None:
+        yield TUNING_ALLOCATION, allocated.assign(**how)
+
+
+def _tell_of_unrecorded(variant: TuningVariant, tuned: "Tuned", recorded: set[int]) -> None:
+    """Note the seeds whose loss change was not recorded."""
+    from infoflow.foundation import current_display
+
+    missing = [one.seed for one in tuned.models if one.seed not in recorded]
+    if missing:
+        seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
+        current_display().note(
+            f"Loss changes of {variant.task.task} in {variant.model.name} were not recorded for {seeds}. "
+            "Models tuned earlier without --inside are never recorded, nor is the first of several seeds if "
+            "there are several learning rates."
+        )
 
 
 def _write(run: "RunFolder", of_variants: "Mapping[TuningVariant, list[tuple[TableSchema, pd.DataFrame]]]") -> None:

@@ -1,7 +1,5 @@
 """How far tuning changed each layer, and which parts learned the task."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -33,24 +31,8 @@ MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
 _CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}  # group of rows → the row that holds its control
 _BY = ["task", "measure", "layer"]
 COMPONENTS = (
-    "query",
-    "key",
-    "value",
-    "output",
-    "cross query",
-    "cross key",
-    "cross value",
-    "cross output",
-    "mlp_in",
-    "mlp_out",
-    "norm",
-    "cross norm",
-    "embeddings",
-    "positions",
-    "segments",
-    "head",
-    "adapter",
-    "task-head",
+    *("query", "key", "value", "output", "cross query", "cross key", "cross value", "cross output"),
+    *("mlp_in", "mlp_out", "norm", "cross norm", "embeddings", "positions", "segments", "head", "adapter", "task-head"),
 )
 
 
@@ -68,13 +50,13 @@ def change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
     series = models.present(data[data["trained"]])
     controls = [name for name in _CONTROLS.values() if name in set(drawn["label"])]
     labels = [*tasks_of(data[data["trained"]]), *controls]
-    how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "quantity": "distance"}
-    panels = square_panels(drawn, series, **how, strongest=float(drawn["value"].max()))
     return ReportFigure(
         id="tuning-change",
         question="Which layers did tuning change?",
         answer=[_sentence(of(means, series=one.key, trained=True), measures, one.label) for one in series],
-        panels=panels,
+        panels=square_panels(
+            drawn, series, across="layer", labels=labels, title="layer (0 = embeddings)", quantity="distance"
+        ),
         caption=f"{bands(plainly, 'words')} Colours, and numbers where they fit: 100 × the distance (1 − similarity) "
         "between the layer before and after tuning. All panels share one scale." + _of_controls(controls),
         how_to_read=[
@@ -101,12 +83,8 @@ def _of_controls(controls: list[str]) -> str:
 def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
     """The rows with labels and texts; each control becomes one row, the mean over tasks."""
     trained = data[data["group"] == "trained"].assign(label=data["task"])
-    rows = trained.assign(
-        shown=[
-            f"{stated}; between seeds {number(base, 2)}"
-            for stated, base in zip(trained["shown"], trained["baseline"], strict=True)
-        ]
-    )
+    between = [f"; between seeds {number(base, 2)}" for base in trained["baseline"]]
+    rows = trained.assign(shown=trained["shown"] + between)
     grey = data[data["group"] != "trained"].assign(label=data["group"].map(_CONTROLS))
     if len(grey):
         mean = grey.groupby(["series", "label", "measure", "layer"], as_index=False, sort=False)["value"].mean()
@@ -156,13 +134,13 @@ def weights_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         shown=[f"{100 * value:.2g}%" for value in rows["relative"]],
     )
     labels = block_labels(data["layer"])
-    how = {"across": "component", "labels": labels, "title": "part of the block", "quantity": "change"}
-    series, most = models.present(data), float(data["relative"].max())
     return ReportFigure(
         id="tuning-weights",
         question="Which weights did tuning move?",
-        answer=[_furthest(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how, strongest=most),
+        answer=[_furthest(own, one.label) for one, own in models.each(data)],
+        panels=square_panels(
+            rows, models.present(data), across="component", labels=labels, title="part of the block", quantity="change"
+        ),
         caption="Colours, and numbers where they fit: norm of the change in percent of the norm before; means over "
         "seeds. All panels and tasks share one scale. There is no control: weights may also move at random.",
         how_to_read=[
@@ -227,13 +205,12 @@ def learned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         shown=[f"{number(100 * share, 1)}% of the loss change, {number(nats, 3)} nats"
                for share, nats in zip(rows["share"], rows["value"], strict=True)],
     )  # fmt: skip
-    series, most = models.present(data), float(data["share"].abs().max())
-    how = {"across": "component", "title": "part of the block", "quantity": "share", "strongest": most, "signed": True}
+    most = float(data["share"].abs().max())
     return ReportFigure(
         id="tuning-learned",
         question="Which parts learned the task?",
-        answer=[_learning_sentence(of(data, series=one.key), one.label) for one in series],
-        panels=[_panel(of(rows, series=one.key), one.label, how) for one in series],
+        answer=[_learning_sentence(own, one.label) for one, own in models.each(data)],
+        panels=[_panel(own, one.label, most) for one, own in models.each(rows)],
         caption="Numbers: percent of the fall of the training loss that is allocated to these weights; blue: helped, "
         "orange: hurt. Means over seeds, without intervals. All panels and tasks share one scale.",
         how_to_read=[
@@ -263,12 +240,14 @@ def _by_place(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     return sums.groupby(keys, as_index=False, sort=False)[numbers].mean()
 
 
-def _panel(rows: pd.DataFrame, title: str, how: dict[str, Any]) -> Panel:
+def _panel(rows: pd.DataFrame, title: str, strongest: float) -> Panel:
     stacks = [part for _, part in rows.groupby("stack", sort=True)]  # the stack "" comes first
-    labels = [*block_labels(stacks[0]["layer"])]
+    labels = block_labels(stacks[0]["layer"])
     above = [label for part in stacks[1:] for label in block_labels(part["layer"], str(part["stack"].iloc[0]))]
     place = 1 if block_label(-2) in labels else 0
-    return Panel(spec=square_chart(rows, labels=[*labels[:place], *above, *labels[place:]], **how), title=title)
+    labels[place:place] = above
+    how = {"across": "component", "title": "part of the block", "quantity": "share", "signed": True}
+    return Panel(spec=square_chart(rows, labels=labels, strongest=strongest, **how), title=title)
 
 
 def _learning_sentence(data: pd.DataFrame, name: str) -> str:

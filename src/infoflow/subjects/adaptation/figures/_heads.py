@@ -52,25 +52,16 @@ def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         return None
     data = first[[*_KEYS, "layer", "head", "js", "js_low", "js_high", "confidence_before", "confidence_after",
                   "role_before", "role_after", "cost_before", "value", "low", "high", "fate"]]  # fmt: skip
-    groups = [
-        (one, stack, kind)
-        for one in models.present(rows)
-        for stack, kind in of(rows, series=one.key)[["stack", "kind"]]
-        .drop_duplicates()
-        .itertuples(index=False, name=None)
-    ]
     panels = [
-        Panel(
-            spec=_chart(of(rows, series=one.key, stack=stack, kind=kind)),
-            title=f"{one.label}, {kind_label(stack, kind)}",
-        )
-        for one, stack, kind in groups[:_MOST]
+        Panel(spec=_chart(own), title=f"{one.label}, {kind_label(str(stack), str(kind))}")
+        for one, of_line in models.each(rows)
+        for (stack, kind), own in of_line.groupby(["stack", "kind"], sort=False)  # type: ignore[misc]
     ]
     return ReportFigure(
         id="tuned-heads",
         question="Which heads changed their function by tuning?",
-        answer=[text for one in models.present(ranked) for text in _sentences(of(ranked, series=one.key), one.label)],
-        panels=panels,
+        answer=[text for one, own in models.each(ranked) for text in _sentences(own, one.label)],
+        panels=panels[:_MOST],
         caption=f"{_seeds(ranked)} Both ends of the slider share one colour scale. No untrained model is shown, since "
         "its heads have no function to lose; two random quarters of the heads would share a sixteenth of all heads.",
         how_to_read=[
@@ -273,25 +264,21 @@ def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     data = _agreement(own)
     if data.empty:
         return None
-    series, tasks = models.present(data), tasks_of(own)
+    tasks = tasks_of(own)
     rows = data.assign(
         label=data["task_a"],
         other=data["task_b"],
         order=data["task_b"].map(tasks.index),
         set=data["measure"].map(list(MEASURES).index),
         text=[number(value, 2) for value in data["value"]],
-        shown=[
-            f"{stated}; unrelated tasks {number(chance, 2)}"
-            for stated, chance in zip(data["shown"], data["baseline"], strict=True)
-        ],
+        shown=data["shown"] + [f"; unrelated tasks {number(chance, 2)}" for chance in data["baseline"]],
     ).sort_values("order", kind="stable")
-    how = {"across": "other", "labels": tasks, "title": "other task", "quantity": "agreement"}
-    how |= {"strongest": 1.0, "signed": True}
+    how = {"across": "other", "title": "other task", "quantity": "agreement", "signed": True}
     return ReportFigure(
         id="head-overlap",
         question="Do tasks need the same heads?",
-        answer=[_sentence(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how),
+        answer=[_sentence(own, one.label) for one, own in models.each(data)],
+        panels=square_panels(rows, models.present(data), labels=tasks, strongest=1.0, **how),
         caption=f"{bands(data, 'heads')} Colours and numbers: agreement of two tasks about how important each head "
         "is, by the rise of the task's loss without it. 1: all the same; 0 or below: nothing in common.",
         how_to_read=[
@@ -311,11 +298,10 @@ def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 def _agreement(own: pd.DataFrame) -> pd.DataFrame:
     """`head_overlap` for each line and each pair of tasks, in both orders: mean over seeds, with an interval."""
     parts = []
-    for values, heads in own.groupby(["series", "seed"], sort=False):
-        keys = dict(zip(("series", "seed"), values, strict=True))
+    for (series, seed), heads in own.groupby(["series", "seed"], sort=False):  # type: ignore[misc]
         by_task = {str(task): of_task for task, of_task in heads.groupby("task", sort=False)}
         known = {task: of_task for task, of_task in by_task.items() if bool(of_task["value"].notna().all())}
-        parts += [found.assign(**keys) for found in _of_same_heads(known)]
+        parts += [found.assign(series=series, seed=seed) for found in _of_same_heads(known)]
     if not parts:
         return pd.DataFrame()
     every = pd.concat(parts, ignore_index=True)

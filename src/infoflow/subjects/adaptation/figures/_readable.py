@@ -181,14 +181,12 @@ def probes_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         set=data["task"].map(tasks.index),
         text=[number(100 * value, 0) for value in data["value"]],
     ).sort_values("layer", kind="stable")
-    series, most = models.present(data), float(data["value"].abs().max())
-    how = {"across": "layer", "labels": [task_label(name) for name in probes], "title": "layer (0 = embeddings)"}
-    how |= {"quantity": "change of accuracy", "strongest": most, "signed": True}
+    how = {"across": "layer", "title": "layer (0 = embeddings)", "quantity": "change of accuracy", "signed": True}
     return ReportFigure(
         id="probes-after-tuning",
         question="What does the model forget about words, and what does it learn?",
-        answer=[_extremes(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how),
+        answer=[_extremes(own, one.label) for one, own in models.each(data)],
+        panels=square_panels(rows, models.present(data), labels=[task_label(name) for name in probes], **how),
         caption=f"{bands(data, 'test words')} Numbers: points of accuracy after tuning minus before; blue: gained, "
         "orange: lost. All panels and tasks share one scale.",
         how_to_read=[

@@ -112,7 +112,7 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     keys = ["series", "seed", "trained", *by]
     rows: list[dict[str, Any]] = []
     for values, own in frame.groupby(keys, sort=False, dropna=False):
-        found = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
+        found: dict[str, Any] = dict(zip(keys, values, strict=True))
         found |= {name: float(own[name].astype(float).mean()) for name in ("value", "low", "high", "baseline")}
         drawn = [np.asarray(one, dtype=float) for one in own["replicates"]] if "replicates" in own else []
         common = min((len(one) for one in drawn), default=0)
@@ -143,7 +143,7 @@ def estimated(
     keys = ["series", "trained", *by]
     rows: list[dict[str, Any]] = []
     for values, own in frame.groupby(keys, sort=False, dropna=False):
-        named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
+        named = dict(zip(keys, values, strict=True))
         of_metric = scale(str(named["metric"])) if callable(scale) else scale
         found = Samples.of(own, scale=of_metric).estimate()
         stated = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
@@ -281,8 +281,9 @@ def square_chart(
 
 
 def square_panels(rows: pd.DataFrame, series: Sequence[Series], **how: Any) -> list[Panel]:
-    """One chart per line."""
-    return [Panel(spec=square_chart(rows[rows["series"] == one.key], **how), title=one.label) for one in series]
+    """One chart per line, all with one scale of colours (see `square_chart`), by default up to the largest value."""
+    how = {"strongest": float((rows["value"].abs() if how.get("signed") else rows["value"]).max()), **how}
+    return [Panel(spec=square_chart(of(rows, series=one.key), **how), title=one.label) for one in series]
 
 
 def chosen_of(sets: Sequence[str]) -> dict[str, Any]:

@@ -104,15 +104,13 @@ def _row(label: str, cells: list[dict[str, Any]], slot: int | None = None, more:
 
 
 def _cell(rows: pd.DataFrame, best: bool = False) -> dict[str, Any]:
-    if rows.empty:
-        return {"value": "–", "interval": "", "best": False}
-    value, low, high = (float(rows[name].iloc[0]) for name in ("value", "low", "high"))
-    interval = f"{number(low, 2)} to {number(high, 2)}" if low == low and high == high else ""
-    return {"value": number(value, 2), "interval": interval, "best": best}
+    ends = rows[["low", "high"]].dropna().head(1).to_numpy().ravel()
+    return _mean_cell(rows["value"].head(1)) | {"interval": " to ".join(number(end, 2) for end in ends), "best": best}
 
 
 def _mean_cell(values: pd.Series) -> dict[str, Any]:
-    return {"value": number(float(values.mean()), 2) if len(values) else "–", "interval": "", "best": False}
+    """The mean, as a dash for no values."""
+    return {"value": number(float(values.mean()), 2), "interval": "", "best": False}
 
 
 def _how_to_read(data: pd.DataFrame, models: ModelSelection) -> list[str]:

@@ -12,7 +12,7 @@ from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, finished, tips
 from infoflow.report.forms._lines import LineKind, level, lines, looks_of, names_above
-from infoflow.report.forms._marks import Channel, Constant, span
+from infoflow.report.forms._marks import Constant, span
 
 from ..measures import LAYER_SWAPS
 from ._rows import (
@@ -112,7 +112,7 @@ def _chart(rows: pd.DataFrame, series: Series, axis: str) -> dict[str, Any]:
     return finished([level(base, y=at["y"]), *marks, names_above(names)], _HEIGHT)
 
 
-def _plain(opacity: float = 1.0) -> Channel:
+def _plain(opacity: float = 1.0) -> Constant:
     return Constant(opacity)
 
 
@@ -157,7 +157,6 @@ def single_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
     if data.empty:
         return None
     kinds = [name for name in CHANGES if len(of(data, quantity=name))]
-    tasks, series = tasks_of(data), models.present(data)
     most = data.groupby("quantity")["value"].agg(lambda values: values.abs().max() or 1.0)
     rows = data.assign(
         label=data["task"],
@@ -165,12 +164,12 @@ def single_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         text=[number(value, 2) for value in data["value"]],
         value=data["value"] / data["quantity"].map(most).astype(float),
     ).sort_values("layer", kind="stable")
-    how = {"across": "layer", "labels": tasks, "title": "block", "quantity": "change", "strongest": 1.0, "signed": True}
+    how = {"across": "layer", "title": "block", "quantity": "change", "strongest": 1.0, "signed": True}
     return ReportFigure(
         id="single-blocks",
         question="Which single block does the task need, and which one forgot?",
-        answer=[_sentence(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how),
+        answer=[_sentence(own, one.label) for one, own in models.each(data)],
+        panels=square_panels(rows, models.present(data), labels=tasks_of(data), **how),
         caption=f"{bands(of(data, quantity='score'))} Blue: better after resetting that block alone to its weights "
         "before tuning; orange: worse. All panels share one scale for the score and one for the loss.",
         how_to_read=[

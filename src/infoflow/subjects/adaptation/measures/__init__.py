@@ -5,9 +5,9 @@ from ._choice_and_tagging import Choice, Tagging
 from ._generation import Generation
 from ._generation import as_text as as_text
 from ._inside_view import INSIDE, INSIDE_TABLES, InsideSizes, inside_view
-from ._label_by_layer import first_readable, label_by_layer, label_readable, probes_after_tuning
+from ._label_by_layer import probes_after_tuning
 from ._labelled_examples import BUILT_IN_TASKS, built_in_task, leakage, training_part
-from ._layers_after_tuning import layer_swaps, tuning_change, tuning_weights
+from ._layers_after_tuning import layer_swaps, tuning_weights
 from ._load_task import load_task
 from ._make_task import Classification, Regression, make_task, reads_both_sides
 from ._methods import DEFAULT_RATES, Method, Rates, Seeds, TuneSettings

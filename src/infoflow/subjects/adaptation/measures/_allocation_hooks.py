@@ -145,15 +145,6 @@ class TuningAllocation(TrainingHook):
         assert self._recorder is not None, "no update was seen"
         return self._recorder
 
-    def table(self, tuning_seed: int = 0) -> pd.DataFrame:
-        """The allocation so far: `TUNING_ALLOCATION` without the columns of `TUNED`."""
-        if self._recorder is None:
-            raise UserError(
-                "Training was already complete, so nothing was recorded. Read the earlier recording: "
-                "tuning_allocation(Recording.read(folder))."
-            )
-        return tuning_allocation(Recording.of(self._recorder), tuning_seed)
-
 
 def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
     """The anatomy of the trained parameters; if only a head is trained, it is found without running the body."""

@@ -257,7 +257,8 @@ class FrozenBody(nn.Module):
         if self._store is None:
             states_BTD = self._computed(tensors)
         else:
-            lengths = self._lengths(input_ids, attention_mask)
+            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+            lengths = mask.sum(dim=1).tolist()
             keys = _keys(input_ids, lengths, more.get("token_type_ids"))
             self._add(self._store, tensors, keys, lengths)
             states_BTD = self._looked_up(self._store, keys, input_ids.shape[1])
@@ -274,12 +275,6 @@ class FrozenBody(nn.Module):
         if self.pooler is None or self._activation is None:
             return None if self.pooler is None else self.pooler(states_BTD)
         return self._activation(self.pooler(states_BTD[:, 0]))
-
-    @staticmethod
-    def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:
-        if attention_mask is None:
-            return [input_ids.shape[1]] * len(input_ids)
-        return attention_mask.sum(dim=1).tolist()
 
     def _add(self, store: FeatureStore, tensors: dict[str, Any], keys: list[bytes], lengths: list[int]) -> None:
         rows = [row for row, key in enumerate(keys) if key not in store]
@@ -301,7 +296,9 @@ class FrozenBody(nn.Module):
             output = self.body.to(device)(**tensors, **({} if self.mix is None else {"output_hidden_states": True}))
         if self.mix is None:
             return output.last_hidden_state.float()
-        return torch.cat(_all_states(output), dim=2).float()
+        # of the decoder if there are two stacks
+        states = output.decoder_hidden_states if hasattr(output, "decoder_hidden_states") else output.hidden_states
+        return torch.cat(states, dim=2).float()
 
     @staticmethod
     def _looked_up(store: FeatureStore, keys: list[bytes], longest: int) -> Float[Tensor, "text token width"]:
@@ -319,11 +316,6 @@ def _keys(ids_BT: Tensor, lengths: list[int], kinds_BT: Tensor | None) -> list[b
         hashlib.blake2b(b"|".join(part[row, :length].tobytes() for part in parts), digest_size=16).digest()
         for row, length in enumerate(lengths)
     ]
-
-
-def _all_states(output: Any) -> tuple[Tensor, ...]:
-    """States of the embeddings and of every layer; of the decoder if there are two stacks."""
-    return output.decoder_hidden_states if hasattr(output, "decoder_hidden_states") else output.hidden_states
 
 
 def mixed_body(module: PreTrainedModel, shares: Sequence[float], scale: float) -> None:

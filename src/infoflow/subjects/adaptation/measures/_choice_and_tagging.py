@@ -1,6 +1,5 @@
 """Multiple choice (which answer to a question about a text is right), and tagging (the tag of each word)."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,48 +11,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
-from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, Vocabulary
-from infoflow.foundation import UserError, as_written, digest
+from infoflow.corpus import NOT_A_WORD, Corpus, Vocabulary
+from infoflow.foundation import UserError, as_written
 from infoflow.objectives import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise
 from infoflow.training import ExampleRows
 
 from ._scoring import blocks_of, class_scores, entity_score, share_right
 from ._task import NOT_READ, AbstractTask, Predictions, Score, Shape, are_entities, check_known
-from ._task_rows import LABELS, SEGMENTS, TaskRows, Tokens, answered, read_texts, task_logits
+from ._task_rows import LABELS, SEGMENTS, TaskRows, Tokens, answered, padded, read_texts, rows_digest, task_logits
 
 MASK, CHOICES = "attention_mask", "choices"  # batch keys: which tokens of each choice are real; which choices exist
-
-
-class ChoiceRows:
-    """Questions as `ExampleRows` with one text per choice: `[CLS] text [SEP] question choice [SEP]`."""
-
-    def __init__(
-        self, choices: Sequence[Sequence[Tokens]], labels: Int[np.ndarray, " example"], ids: Int[np.ndarray, " example"]
-    ) -> None:
-        """`ids` are `Corpus.ids`; `labels` are indices of the right choices."""
-        self._choices, self._labels = choices, labels
-        self.sentence_ids: np.ndarray = ids
-        self.lengths: np.ndarray = np.array(
-            [len(each) * max(len(one.ids) for one in each) for each in choices], dtype=np.int64
-        )
-        """Number of tokens of each example, with padding between its choices."""
-        hashed = hashlib.sha256(labels.tobytes())
-        for each in choices:
-            for one in each:
-                hashed.update(np.array([*one.ids, -1, *(one.segments or ())], dtype=np.int64).tobytes())
-        self.digest = digest(["choices", hashed.hexdigest()])
-
-    def row(self, index: int) -> np.ndarray:
-        """Token ids of all choices, concatenated."""
-        return np.concatenate([np.array(one.ids, dtype=np.int64) for one in self._choices[index]])
-
-    def example(self, index: int) -> Example:
-        """One text per choice, with the index of the right one and the segments (choice, token)."""
-        choices = self._choices[index]
-        labels = {LABELS: np.array(self._labels[index])}
-        if choices[0].segments is not None:
-            labels[SEGMENTS] = _padded([one.segments or [] for one in choices], 0)
-        return Example(texts=tuple(np.array(one.ids, dtype=np.int64) for one in choices), labels=labels)
 
 
 @final
@@ -75,7 +42,7 @@ class Choice(AbstractTask):
     labels: tuple[str, ...] = ()
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
-        """Each choice after the text and the question, as token ids; row i is row i of the corpus."""
+        """Each choice as `[CLS] text [SEP] question choice [SEP]`, as token ids; row i is row i of the corpus."""
         labels = right_places(corpus)
         numbers = [len(choices) for choices in corpus.column("choices")]
         contexts = (text for text, count in zip(corpus.column("text"), numbers, strict=True) for _ in range(count))
@@ -85,13 +52,16 @@ class Choice(AbstractTask):
             for choice in choices
         )
         tokens = iter(read_texts(tokenizer, contexts, needed, max_length, keep_second=True))
-        return ChoiceRows([[next(tokens) for _ in range(count)] for count in numbers], labels, corpus.ids)
+        choices = [[next(tokens) for _ in range(count)] for count in numbers]
+        arrays = (np.array([*one.ids, -1, *(one.segments or ())], dtype=np.int64) for each in choices for one in each)
+        hashed = rows_digest("choices", (array.tobytes() for array in (labels, *arrays)))
+        return TaskRows(choices, corpus.ids, hashed, labels=labels)
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The choices stacked: arrays (choice, token)."""
-        mask = _padded([np.ones_like(text) for text in example.texts], 0)
+        mask = padded([np.ones_like(text) for text in example.texts], 0)
         arrays = {
-            "input_ids": _padded(example.texts, vocabulary.pad),
+            "input_ids": padded(example.texts, vocabulary.pad),
             MASK: mask,
             CHOICES: np.ones(len(mask), dtype=bool),
             **example.labels,
@@ -130,21 +100,16 @@ class Choice(AbstractTask):
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The most likely choice of each question with its probability, and all choices in order."""
+        """The most likely choice of each question with its probability."""
         found: dict[int, np.ndarray] = {}
         for places, batch in answered(self, module, rows, vocabulary, batch_tokens):
             probabilities = _choice_logits(module, batch).softmax(-1).cpu().numpy().astype(np.float64)
             found |= dict(zip(places.tolist(), probabilities, strict=True))
         choices, right = list(corpus.column("choices")), right_places(corpus)
-        order = [np.argsort(-found[row][: len(each)], kind="stable") for row, each in enumerate(choices)]
-        alternatives = tuple(
-            tuple((each[place], float(found[row][place])) for place in order[row]) for row, each in enumerate(choices)
-        )
         return Predictions(
-            said=tuple(each[0][0] for each in alternatives),
+            said=tuple(each[found[row].argmax()] for row, each in enumerate(choices)),
             wanted=tuple(each[place] for each, place in zip(choices, right, strict=True)),
-            values=np.array([each[0][1] for each in alternatives]),
-            alternatives=alternatives,
+            values=np.array([found[row].max() for row in range(len(choices))]),
         )
 
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
@@ -165,12 +130,10 @@ def right_places(corpus: Corpus) -> Int[np.ndarray, " example"]:
             f"A choice needs at least two answers. {corpus.name}, example {short + 1}, has {len(choices[short])}."
             "\nCorrect it, or leave it out."
         )
+    pairs = list(zip(labels, choices, strict=True))
     ways = [
-        [
-            int(label) if (label or "").isdecimal() and int(label) < len(each) else None
-            for label, each in _pairs(labels, choices)
-        ],
-        [each.index(label) if label in each else None for label, each in _pairs(labels, choices)],
+        [int(label) if (label or "").isdecimal() and int(label) < len(each) else None for label, each in pairs],
+        [each.index(label) if label in each else None for label, each in pairs],
     ]
     for places in ways:
         if None not in places:
@@ -183,20 +146,8 @@ def right_places(corpus: Corpus) -> Int[np.ndarray, " example"]:
     )
 
 
-def _pairs(labels: Sequence[str | None], choices: Sequence[list[str]]) -> list[tuple[str | None, list[str]]]:
-    return list(zip(labels, choices, strict=True))
-
-
 def _choice_logits(module: PreTrainedModel, batch: Batch) -> Float[Tensor, "example choice"]:
     return task_logits(module, batch).masked_fill(~batch[CHOICES], float("-inf"))
-
-
-def _padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
-    """Rows of unequal length, padded and stacked: int64 (choice, token)."""
-    padded = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-    return padded
 
 
 # Tagging: the tag of each word in a sentence, such as its part of speech or entity.
@@ -233,7 +184,8 @@ class Tagging(AbstractTask):
             _labelled_words(places_of, [places[tag] for tag in tags])
             for places_of, tags in zip(words, corpus.column(self.column), strict=True)
         ]
-        return TaskRows(_tokens(encoded), corpus.ids, labels=labels, words=words)
+        tokens = [Tokens(ids=encoded.row(row).tolist(), segments=None) for row in range(len(encoded))]
+        return TaskRows.of(tokens, corpus, labels=labels, words=words)
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
@@ -303,14 +255,6 @@ def _labelled_words(words: np.ndarray, tags: list[int]) -> np.ndarray:
     first = words != NOT_A_WORD
     labels[first] = np.array(tags, dtype=np.int64)[words[first]]
     return labels
-
-
-def _tokens(encoded: Encoded) -> list[Tokens]:
-    lengths = encoded.lengths
-    return [
-        Tokens(ids=encoded.row(row).tolist(), segments=None, cut=bool(lengths[row] == encoded.max_length))
-        for row in range(len(encoded))
-    ]
 
 
 def _word_losses(logits: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:

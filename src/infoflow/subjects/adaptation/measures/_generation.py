@@ -1,6 +1,6 @@
 """Text generation: a summary, a question, a translation, the text of some facts, the answer of another task."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from infoflow._transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Sentence, Vocabulary
-from infoflow.foundation import LATER, Count, UserError, Weight
+from infoflow.foundation import LATER, Count, UserError, Weight, check_settings
 from infoflow.models import evaluating, pad_rows, without_remarks
 from infoflow.objectives import (
     SENTENCE_FIELDS,
@@ -37,7 +37,7 @@ from ._generation_rows import (
     positions,
     written_losses,
 )
-from ._task import AbstractTask, Predictions, Score, Shape, TaskData, check_options
+from ._task import AbstractTask, Predictions, Score, Shape, TaskData
 from ._text_metrics import TextMetric, exact_text, text_scores
 
 
@@ -77,7 +77,7 @@ class Generation(AbstractTask):
     begin_is_read: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_settings(self, self.name)
 
     def rows(
         self,
@@ -117,14 +117,11 @@ class Generation(AbstractTask):
         self, module: PreTrainedModel, rows: GenerationRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
         """The generated texts; `values` are the geometric mean of the probabilities of their tokens."""
-        search = Search(
-            beams=self.beams, length_penalty=self.length_penalty, most=self.max_target, two_sided=self.two_sided
-        )
         said, values = [""] * len(corpus), np.zeros(len(corpus))
         with evaluating(module):
-            for written in write(module, rows, search, batch_tokens):
-                losses = written_losses(module, _again(written), self.two_sided)
-                for row, ids, loss in zip(written.rows.tolist(), written.ids, losses.tolist(), strict=True):
+            for piece, written, again in write(module, rows, self, batch_tokens):
+                losses = written_losses(module, again, self.two_sided)
+                for row, ids, loss in zip(piece.tolist(), written, losses.tolist(), strict=True):
                     said[row] = rows.side.tokenizer.decode(ids, skip_special_tokens=True).strip()
                     values[row] = np.exp(-loss / len(ids))
         return Predictions(said=tuple(said), wanted=tuple(right[0] for right in wanted_texts(corpus)), values=values)
@@ -146,64 +143,39 @@ def wanted_texts(corpus: Corpus) -> list[list[str]]:
     return [[text, *(rest or ())] for text, rest in zip(corpus.column("translation"), more, strict=True)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Written:
-    """The texts that a model generated for some sources of a part."""
+def write(
+    module: PreTrainedModel, rows: GenerationRows, task: Generation, batch_tokens: int
+) -> Iterator[tuple[np.ndarray, list[list[int]], GenerationSources]]:
+    """The texts that `module`, in evaluation mode, generates for every source, in batches.
 
-    rows: np.ndarray  # int64 (example,)
-    sources: Int[Tensor, "example token"]
-    mask: Int[Tensor, "example token"]
-    ids: list[list[int]]  # for each example the tokens after the start, up to and including the end if it was reached
-
-
-def _again(written: Written) -> GenerationSources:
-    """The generated texts as targets."""
-    longest = max(map(len, written.ids))
-    targets = torch.full((len(written.ids), longest), UNSUPERVISED, device=written.sources.device)
-    for row, ids in enumerate(written.ids):
-        targets[row, : len(ids)] = torch.tensor(ids, device=targets.device)
-    return GenerationSources(
-        sources=written.sources, real=written.mask.bool(), targets=targets, begins=torch.zeros_like(targets[:, 0])
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
-    """Settings of the search."""
-
-    beams: int  # number of beams; 1: greedy
-    length_penalty: float
-    """Length penalty for beams: a text's log-probability is divided by its length to this power."""
-    most: int  # maximum number of tokens of a text, its end included
-    two_sided: bool  # whether a single stack reads the source bidirectionally
-
-
-def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_tokens: int) -> list[Written]:
-    """The texts that `module`, in evaluation mode, generates for every source.
-
-    An encoder's sources are padded. A single stack gets batches of sources of equal length, since left padding would
-    shift positions in some families.
+    Each batch has its rows, the tokens of each text after the start, up to and including the end if it was reached,
+    and the sources with these texts as targets. An encoder's sources are padded. A single stack gets batches of sources
+    of equal length, since left padding would shift positions in some families.
     """
     lengths = rows.source_lengths
     encoder, device = has_encoder(module), next(module.parameters()).device
     groups = [np.arange(len(lengths))] if encoder else [np.flatnonzero(lengths == each) for each in np.unique(lengths)]
-    budget = max(batch_tokens // search.beams, 1)
-    found = []
+    budget = max(batch_tokens // task.beams, 1)
     for piece in (piece for group in groups for piece in micro_batches(group, lengths, None, budget)):
         sources, mask = pad_rows([rows.source(int(row)).tolist() for row in piece], rows.pad)
         sources, mask = sources.to(device), mask.to(device)
         inputs: dict[str, Any] = {"input_ids": sources, "attention_mask": mask}
-        if search.two_sided and not encoder:
-            inputs["past_key_values"] = _seen_from_both_sides(module, sources, search.beams)
+        if task.two_sided and not encoder:
+            inputs["past_key_values"] = _seen_from_both_sides(module, sources, task.beams)
         read = 1 if encoder else sources.shape[1]
         with without_remarks():
-            output = module.generate(**inputs, generation_config=_config(module, rows, search, read))  # type: ignore[operator]
-        ids = [_until(row[read:].tolist(), rows.side.end) for row in output]
-        found.append(Written(rows=piece, sources=sources, mask=mask, ids=ids))
-    return found
+            output = module.generate(**inputs, generation_config=_config(module, rows, task, read))  # type: ignore[operator]
+        written = [_until(row[read:].tolist(), rows.side.end) for row in output]
+        targets, _ = pad_rows(written, UNSUPERVISED)
+        begins = torch.zeros(len(piece), dtype=torch.int64, device=device)
+        yield (
+            piece,
+            written,
+            GenerationSources(sources=sources, real=mask.bool(), targets=targets.to(device), begins=begins),
+        )
 
 
-def _config(module: Any, rows: GenerationRows, search: Search, read: int) -> GenerationConfig:
+def _config(module: Any, rows: GenerationRows, task: Generation, read: int) -> GenerationConfig:
     """Settings of `generate` if the writing stack has already read `read` tokens.
 
     A pretrained model's settings for its own task (such as longer summaries) are ignored. The last generated token is
@@ -211,18 +183,18 @@ def _config(module: Any, rows: GenerationRows, search: Search, read: int) -> Gen
     """
     check_positions(module, read)
     limit = positions(module)
-    most = search.most if limit is None else min(search.most, limit + 1 - read)
+    most = task.max_target if limit is None else min(task.max_target, limit + 1 - read)
     start = getattr(module.config, "decoder_start_token_id", None)
     return GenerationConfig(
         do_sample=False,
-        num_beams=search.beams,
+        num_beams=task.beams,
         max_new_tokens=most,
         min_length=0,
         no_repeat_ngram_size=0,
         repetition_penalty=1.0,
         eos_token_id=rows.side.end,
         pad_token_id=rows.side.pad,
-        **({"length_penalty": search.length_penalty, "early_stopping": False} if search.beams > 1 else {}),
+        **({"length_penalty": task.length_penalty, "early_stopping": False} if task.beams > 1 else {}),
         **({} if start is None else {"decoder_start_token_id": start}),
     )
 
@@ -247,6 +219,7 @@ def _until(ids: list[int], end: int) -> list[int]:
 
 # Other tasks as text generation, with inputs and answers in words, for models that only generate text.
 
+_POSSIBLE: tuple[Shape, ...] = ("classification", "regression", "span", "choice")
 NO_ANSWER = "no answer"  # the target if a passage does not contain the answer
 
 
@@ -269,54 +242,36 @@ def as_text(data: TaskData) -> TaskData:
     """
     if data.shape == "generation":
         return data
-    if data.shape not in (*_WAYS, "choice"):
+    if data.shape not in _POSSIBLE:
         raise UserError(
             f"A task of the shape {data.shape} cannot be turned into text generation. Got {data.name}.\n"
-            f"Possible shapes: {', '.join(_WAYS)}, choice. For tagging use a model with a token classification head."
+            f"Possible shapes: {', '.join(_POSSIBLE)}. For tagging use a model with a token classification head."
         )
     parts = {part: _written(getattr(data, part), data.shape) for part in ("train", "dev", "test")}
     return replace(data, shape="generation", labels=(), options={"main": "exact_match"}, **parts)
 
 
 def _written(corpus: Corpus, shape: Shape) -> Corpus:
-    if shape == "choice":
-        chosen = [_chosen(*each) for each in zip(corpus, right_places(corpus).tolist(), strict=True)]
-    else:
-        chosen = [_WAYS[shape](sentence) for sentence in corpus]
+    right = right_places(corpus).tolist() if shape == "choice" else [0] * len(corpus)
+    written = [_in_words(sentence, shape, place) for sentence, place in zip(corpus, right, strict=True)]
     columns: dict[str, Any] = {
-        "text": [text for text, _ in chosen],
-        "translation": [answers[0] for _, answers in chosen],
-        "references": [answers[1:] for _, answers in chosen],
+        "text": [text for text, _ in written],
+        "translation": [answers[0] for _, answers in written],
+        "references": [answers[1:] for _, answers in written],
     }
     frame = pd.DataFrame(columns)
     return Corpus.from_frame(frame, translation="translation", references="references", name=f"{corpus.name} as text")
 
 
-def _classified(sentence: Sentence) -> tuple[str, list[str]]:
-    return _texts(sentence), [str(sentence.label)]
-
-
-def _measured(sentence: Sentence) -> tuple[str, list[str]]:
-    return _texts(sentence), [f"{round(float(str(sentence.label)) * 5) / 5:.1f}"]
-
-
-def _chosen(sentence: Sentence, right: int) -> tuple[str, list[str]]:
-    choices = sentence.choices or []
-    listed = " ".join(f"({number}) {choice}" for number, choice in enumerate(choices, start=1))
-    return f"question: {sentence.question} choices: {listed} context: {sentence.text}", [choices[right]]
-
-
-def _answered(sentence: Sentence) -> tuple[str, list[str]]:
-    text = f"question: {sentence.question} context: {sentence.text}"
-    return text, list(dict.fromkeys(sentence.answers or [])) or [NO_ANSWER]
-
-
-def _texts(sentence: Sentence) -> str:
-    return sentence.text if sentence.second is None else f"first: {sentence.text} second: {sentence.second}"
-
-
-_WAYS: dict[Shape, Callable[[Sentence], tuple[str, list[str]]]] = {
-    "classification": _classified,
-    "regression": _measured,
-    "span": _answered,
-}
+def _in_words(sentence: Sentence, shape: Shape, right: int) -> tuple[str, list[str]]:
+    """The input and the right answers of an example in words; `right` is the index of the right choice."""
+    if shape == "span":
+        text = f"question: {sentence.question} context: {sentence.text}"
+        return text, list(dict.fromkeys(sentence.answers or [])) or [NO_ANSWER]
+    if shape == "choice":
+        choices = sentence.choices or []
+        listed = " ".join(f"({number}) {choice}" for number, choice in enumerate(choices, start=1))
+        return f"question: {sentence.question} choices: {listed} context: {sentence.text}", [choices[right]]
+    text = sentence.text if sentence.second is None else f"first: {sentence.text} second: {sentence.second}"
+    label = str(sentence.label)
+    return text, [f"{round(float(label) * 5) / 5:.1f}" if shape == "regression" else label]

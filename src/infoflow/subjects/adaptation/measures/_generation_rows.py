@@ -2,8 +2,7 @@
 
 # B example, T token, V vocabulary
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, final
@@ -16,11 +15,11 @@ from torch import Tensor
 
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, current_display, digest
+from infoflow.foundation import UserError, current_display
 from infoflow.models import accepts, without_cache
 from infoflow.objectives import UNSUPERVISED, Example, prefix_mask
 
-from ._task_rows import reads_left_only
+from ._task_rows import reads_left_only, rows_digest
 
 BEGINS = "target_begins"
 """Key of `Example.labels`: number of tokens (0 or 1) that the tokenizer puts before the target's text."""
@@ -71,7 +70,8 @@ class GenerationRows:
         self.source_lengths: np.ndarray = np.array([len(ids) for ids in self._sources], dtype=np.int64)
         """Number of tokens of each source, as the encoder reads it."""
         self.lengths: np.ndarray = self.source_lengths + np.array([len(ids) for ids in self._targets])
-        self.digest = _digest(self._sources, self._targets)
+        both = (part for ids in (*self._sources, *self._targets) for part in (ids.tobytes(), b"|"))
+        self.digest = rows_digest("texts to write", both)
         for what, rows, most in (("texts", self._sources, max_length), ("texts to write", self._targets, max_target)):
             if cut := sum(len(ids) == most for ids in rows):
                 current_display().note(
@@ -144,14 +144,6 @@ def _encoded(side: TextFormat, texts: Iterable[str], most: int, target: bool) ->
 def _parts(texts: Iterator[str]) -> Iterator[list[str]]:
     while part := list(islice(texts, _AT_ONCE)):
         yield part
-
-
-def _digest(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> str:
-    hashed = hashlib.sha256()
-    for ids in (*sources, *targets):
-        hashed.update(ids.tobytes())
-        hashed.update(b"|")
-    return digest(["texts to write", hashed.hexdigest()])
 
 
 # The loss of targets in text generation: with an encoder for the source, or one stack for both.

@@ -11,12 +11,11 @@ from infoflow.corpus import Corpus
 from infoflow.flow import Failures, PassOptions
 from infoflow.foundation import Count, UserError, as_written, check_settings, current_display
 from infoflow.models import AbstractOwnModel, Model
-from infoflow.results import TableSchema
 
 from ._body import began_as
-from ._label_by_layer import askable, label_places, label_table, no_labels, probes_after_tuning
-from ._layers_after_tuning import change_table, layer_swaps, no_pretraining_loss, tuning_weights
-from ._states import Places, States, read_states
+from ._label_by_layer import askable, label_by_layer, no_labels, probes_after_tuning
+from ._layers_after_tuning import layer_swaps, no_pretraining_loss, tuning_change, tuning_weights
+from ._states import Places
 from ._tables import (
     LABEL_BY_LAYER,
     LAYER_SWAPS,
@@ -51,8 +50,6 @@ class InsideSizes:
     def __post_init__(self) -> None:
         check_settings(self, "inside")
 
-
-# All measurements inside a model before and after tuning.
 
 INSIDE_TABLES = {
     schema.name: schema
@@ -110,8 +107,7 @@ def inside_view(
     )
     if pretraining is not None and (reason := no_pretraining_loss(before, pretraining, view.options.corruption)):
         current_display().note(f"What {before.name} forgets of its pretraining is not measured: {reason}.")
-    parts = [_Part(schema.name, *each) for schema, *each in view.parts()]
-    parts = [part for part in parts if only is None or part.name in only]
+    parts = [part for part in view.parts() if only is None or part.name in only]
     failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
     label = f"Comparing {before.name} before and after tuning"
     with current_display().progress(label, len(parts)) as progress:
@@ -148,7 +144,7 @@ class _View:
     sizes: InsideSizes
     seeds: tuple[int, ...] | None
 
-    def parts(self) -> list[tuple[TableSchema, str | None, Callable[[], pd.DataFrame]]]:
+    def parts(self) -> list[_Part]:
         """Each table, why it cannot be made (or None), and the function that makes it."""
         sizes, data, read = self.sizes, self.data, (self.task, self.data, self.options)
         no_blocks = self._no_blocks
@@ -165,13 +161,13 @@ class _View:
         order = {"draws": sizes.random_orders, "ranked_on": sizes.costs_on}
         pruning = partial(task_pruning, self.after, *read, examples=self._scored, **order)
         return [
-            (TUNING_CHANGE, no_blocks, self._change),
-            (TUNING_WEIGHTS, None, partial(tuning_weights, self.before, self.after, self.seeds)),
-            (TUNING_HEADS, no_heads, heads),
-            (LABEL_BY_LAYER, no_blocks or no_labels(self.task), self._labels),
-            (PROBES_AFTER_TUNING, no_blocks or no_probe, probes),
-            (LAYER_SWAPS, no_blocks, swaps),
-            (TASK_PRUNING, no_heads, pruning),
+            _Part(TUNING_CHANGE.name, no_blocks, self._change),
+            _Part(TUNING_WEIGHTS.name, None, partial(tuning_weights, self.before, self.after, self.seeds)),
+            _Part(TUNING_HEADS.name, no_heads, heads),
+            _Part(LABEL_BY_LAYER.name, no_blocks or no_labels(self.task), self._labels),
+            _Part(PROBES_AFTER_TUNING.name, no_blocks or no_probe, probes),
+            _Part(LAYER_SWAPS.name, no_blocks, swaps),
+            _Part(TASK_PRUNING.name, no_heads, pruning),
         ]
 
     @property
@@ -188,40 +184,21 @@ class _View:
         return min(sizes.scored, sizes.written) if self.task.shape == "generation" else sizes.scored
 
     @cached_property
-    def _test(self) -> Places:
-        if self._label_places:
-            return self._label_places["test"]
-        return Places(TaskPart(self.task, self.data.test, self.before, self.options), self.sizes.words, tags=False)
-
-    @cached_property
-    def _label_places(self) -> dict[str, Places]:
-        if no_labels(self.task):
-            return {}
-        sizes = self.sizes
-        return label_places(self.task, self.data, self.before, self.options, sizes.label_texts, sizes.words)
-
-    @cached_property
-    def _test_states(self) -> dict[str, list[States]]:
-        """States of the model before and of each tuned model, on the test examples."""
+    def _places(self) -> dict[str, Places]:
+        """The token positions to read in each part; without labels to probe, only those of the test part."""
+        few = None if no_labels(self.task) else self.sizes.label_texts
+        parts = {"train": self.data.train, "dev": self.data.dev, "test": self.data.test}
         return {
-            "before": [read_states(self.before, self._test)],
-            "after": [read_states(one, self._test) for one in self.after],
+            name: Places(TaskPart(self.task, corpus, self.before, self.options, most=few), self.sizes.words)
+            for name, corpus in parts.items()
+            if few is not None or name == "test"
         }
 
     def _change(self) -> pd.DataFrame:
-        states = self._test_states
-        return change_table(self._test, states["before"][0], states["after"], self.sizes.items)
+        return tuning_change(self._places["test"], self.before, self.after, self.sizes.items)
 
     def _labels(self) -> pd.DataFrame:
-        places, known = self._label_places, self._test_states
-        models = {"before": [self.before], "after": list(self.after)}
-        states = {
-            name: [
-                {"test": known[name][index]} | {part: read_states(one, places[part]) for part in ("train", "dev")}
-                for index, one in enumerate(each)
-            ]
-            for name, each in models.items()
-        }
+        models = {"before": [self.before], "after": self.after}
         if self.untrained is not None:
-            states["untrained"] = [{part: read_states(self.untrained, places[part]) for part in places}]
-        return label_table(places, states, self.sizes.words)
+            models["untrained"] = [self.untrained]
+        return label_by_layer(self._places, models, self.sizes.words)

@@ -13,17 +13,16 @@ from jaxtyping import Float32, Int
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
-from infoflow.foundation import NUM_BLOCKS, UserError, stream
+from infoflow.foundation import UserError, block_sums, stream
 from infoflow.models import Model
 from infoflow.representations import HalvedClusters
 from infoflow.results import PROBE_SCORES, ratio_estimate
 from infoflow.subjects.probing.measures import LabelledRows, Probe, ProbeGrid, ProbeSettings, tasks, train_probes
 
 from ._body import began_as
-from ._states import Places, States, mean_estimate, read_states, tuned_table
+from ._states import Places, States, mean_estimate, tuned_table
 from ._tables import LABEL_BY_LAYER, PROBES_AFTER_TUNING
-from ._task import AbstractTask, TaskData
-from ._task_parts import TaskPart
+from ._task import AbstractTask
 
 READ = ("classification", "regression", "tagging")  # shapes with labels that a probe can predict
 _CLUSTERS, _PER_CLUSTER = (2, 5, 10, 20, 50, 100), 25
@@ -34,17 +33,10 @@ _PROBES = ProbeSettings(rate=1e-2, batch=160, epochs=20, patience=5)
 
 
 def label_by_layer(
-    before: Model,
-    after: Sequence[Model],
-    task: AbstractTask,
-    data: TaskData,
-    options: PassOptions | None = None,
-    *,
-    untrained: Model | None = None,
-    examples: int = 600,
-    words: int = 3000,
+    places: Mapping[str, Places], models: Mapping[str, Sequence[Model]], most: int = 3000
 ) -> pd.DataFrame:
-    r"""The table `LABEL_BY_LAYER` without the columns of `TUNED`.
+    r"""The table `LABEL_BY_LAYER` without the columns of `TUNED`, from the positions to read in each part, the models
+    by state ("before", "after", "untrained"), and the maximum number of labels.
 
     | metric | of | baseline |
     |---|---|---|
@@ -56,21 +48,30 @@ def label_by_layer(
     A probe reads the mean of a text's states over its text tokens; in a tagging task, the state of each labelled token.
     A number (regression) becomes one of three classes, by the terciles of training. Information is the corrected
     estimate of `MutualInformation`, with one cluster (k-means) per 25 states; compare only values from the same number
-    of states. After tuning, numbers are means over seeds. For the layer where the label becomes readable, see
-    `label_readable`.
+    of states. After tuning, numbers are means over seeds.
     """
-    if reason := no_labels(task):
-        raise UserError(f"Labels by layer: {reason}.")
-    start = began_as(before, after)
-    others = [] if untrained is None else [began_as(untrained, after)]
-    named = {"before": [start], "after": list(after), "untrained": others}
-    places = label_places(task, data, start, options or PassOptions(), examples, words)
-    states = {
-        name: [{part: read_states(one, places[part]) for part in places} for one in models]
-        for name, models in named.items()
-        if models
-    }
-    return label_table(places, states, words)
+    questions, test = _questions(places, most), places["test"]
+    stack = test.part.model.anatomy.reads.name
+    flat = [
+        (state, {part: each.states(one) for part, each in places.items()})
+        for state, members in models.items()
+        for one in members
+    ]
+    layers = flat[0][1]["test"].texts.shape[1]
+    accuracy = _accuracies(questions, [each for _, each in flat])
+    rows = []
+    for state in models:
+        members = [index for index, (other, _) in enumerate(flat) if other == state]
+        for layer in range(layers):
+            keys = {"stack": stack, "layer": layer, "state": state}
+            read = [accuracy[place * layers + layer] for place in members]
+            rows.append({**keys, "metric": "accuracy", **mean_estimate(read, scale="share")})
+            found = [_informations(questions, test, flat[place][1], layer, stack) for place in members]
+            rows += [
+                {**keys, "metric": metric, **mean_estimate([one[metric] for one in found], scale="any")}
+                for metric in found[0]
+            ]
+    return tuned_table(LABEL_BY_LAYER, rows)
 
 
 def no_labels(task: AbstractTask) -> str | None:
@@ -78,18 +79,6 @@ def no_labels(task: AbstractTask) -> str | None:
     if task.shape not in READ:
         return f"{task.task} ({task.shape}) has no label of a text or a word"
     return f"examples of {task.task} may have several labels" if getattr(task, "multi", False) else None
-
-
-def label_places(
-    task: AbstractTask, data: TaskData, model: Model, options: PassOptions, examples: int, words: int
-) -> dict[str, Places]:
-    """The token positions to read in each part."""
-    tags = task.shape == "tagging"
-    corpora: dict[str, Corpus] = {"train": data.train, "dev": data.dev, "test": data.test}
-    return {
-        name: Places(TaskPart(task, corpus, model, options, most=examples), words, tags)
-        for name, corpus in corpora.items()
-    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -103,31 +92,6 @@ class _Question:
 
     def of(self, states: States) -> Float32[np.ndarray, "N S width"]:
         return (states.labelled if self.tags else states.texts)[self.chosen]
-
-
-def label_table(
-    places: Mapping[str, Places], states: Mapping[str, Sequence[Mapping[str, States]]], words: int
-) -> pd.DataFrame:
-    """The table from given states, by model (before, after, untrained) and seed, for each part."""
-    questions = _questions(places, words)
-    model = places["test"].part.model
-    stack = model.anatomy.reads.name
-    flat = [(name, each) for name, models in states.items() for each in models]
-    layers = flat[0][1]["test"].texts.shape[1]
-    accuracy = _accuracies(questions, [each for _, each in flat])
-    rows = []
-    for name in states:
-        members = [index for index, (other, _) in enumerate(flat) if other == name]
-        for layer in range(layers):
-            keys = {"stack": stack, "layer": layer, "state": name}
-            read = [accuracy[place * layers + layer] for place in members]
-            rows.append({**keys, "metric": "accuracy", **mean_estimate(read, scale="share")})
-            found = [_informations(questions, places["test"], flat[place][1], layer, stack) for place in members]
-            rows += [
-                {**keys, "metric": metric, **mean_estimate([one[metric] for one in found], scale="any")}
-                for metric in found[0]
-            ]
-    return tuned_table(LABEL_BY_LAYER, rows)
 
 
 def _questions(places: Mapping[str, Places], most: int) -> dict[str, _Question]:
@@ -163,16 +127,8 @@ def _accuracies(questions: Mapping[str, _Question], models: Sequence[Mapping[str
     said = train_probes(rows["train"], rows["dev"], grid, np.array([classes]), _PROBES).predict(inputs["test"])
     wanted, blocks = questions["test"].labels, questions["test"].blocks
     majority = np.bincount(questions["train"].labels).argmax()
-    count = np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64)
-    return [
-        ratio_estimate(
-            np.bincount(blocks, weights=row == wanted, minlength=NUM_BLOCKS),
-            count,
-            float((wanted == majority).mean()),
-            scale="share",
-        )
-        for row in said
-    ]
+    count, guess = block_sums(np.ones(len(blocks)), blocks), float((wanted == majority).mean())
+    return [ratio_estimate(block_sums(row == wanted, blocks), count, guess, scale="share") for row in said]
 
 
 def _informations(
@@ -264,37 +220,3 @@ def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:
 def _accuracies_of_probes(scores: pd.DataFrame) -> dict[tuple[str, str, int], dict[str, Any]]:
     chosen = scores[(scores["metric"] == "accuracy") & (scores["labels"] == "task") & (scores["words"] == "all")]
     return {(row["task"], row["stack"], row["layer"]): row for row in chosen.to_dict("records")}
-
-
-# The first layer at which something can be read.
-
-WITHIN = 0.01  # tolerance: one point of accuracy below the best layer
-
-
-def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN) -> int:
-    """The first layer whose value is at most `within` below the best; NaN layers are skipped.
-
-    >>> first_readable([0.5, 0.89, 0.9, 0.88])
-    1
-    """
-    numbers = np.asarray(values, dtype=np.float64)
-    if not np.isfinite(numbers).any():
-        raise UserError("The layer at which something becomes decodable needs values by layer. Got no finite value.")
-    return int(np.flatnonzero(numbers >= np.nanmax(numbers) - within)[0])
-
-
-def label_readable(table: pd.DataFrame, within: float = WITHIN, metric: str = "accuracy") -> pd.DataFrame:
-    """The layer in which the label becomes readable, for each model in `LABEL_BY_LAYER`, with its `value` and that of
-    the best layer (`best`).
-    """
-    kept = table[table["metric"] == metric].dropna(subset=["value"])
-    estimates = {"value", "low", "high", "baseline", "count", "replicates", "layer"}
-    keys = [column for column in table.columns if column not in estimates]
-    rows = []
-    for names, part in kept.groupby(keys, sort=False, dropna=False):
-        ordered = part.sort_values("layer")
-        at = first_readable(ordered["value"].to_numpy(dtype=np.float64), within)
-        found = ordered.iloc[at]
-        named = dict(zip(keys, names, strict=True))
-        rows.append({**named, "layer": int(found["layer"]), "value": found["value"], "best": ordered["value"].max()})
-    return pd.DataFrame(rows, columns=[*keys, "layer", "value", "best"])

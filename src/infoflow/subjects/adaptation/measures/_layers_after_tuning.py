@@ -1,6 +1,6 @@
 """How far tuning moved each layer and its weights, and what is lost if tuned layers are reset."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, Reader
-from infoflow.foundation import NUM_BLOCKS, UserError, current_display
+from infoflow.foundation import UserError, current_display
 from infoflow.heads import SentenceScorer, loss_scores, no_loss
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
@@ -31,7 +31,7 @@ from infoflow.results import estimate, ratio_estimate, scale_of
 
 from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
 from ._scoring import Score
-from ._states import Places, States, mean_estimate, read_states, tuned_table
+from ._states import Places, mean_estimate, tuned_table
 from ._tables import LAYER_SWAPS, TUNING_CHANGE, TUNING_WEIGHTS
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
@@ -76,20 +76,20 @@ def layer_swaps(
     options = options or PassOptions()
     start = began_as(before, after)
     part = TaskPart(task, data.test, start, options, most=examples)
-    text = _PretrainingText.of(before, pretraining, options, sentences)
+    loss = _pretraining_loss(before, pretraining, options, sentences)
     rows = []
     for swap in swaps(start, points):
         scores, losses = [], []
         for one in after:
             with with_weights(one, _taken(start, swap, from_before=True)):
                 scores.append(part_score(one, part, data.train))
-            if text is not None:
+            if loss is not None:
                 with with_weights(start, _taken(one, swap, from_before=False)):
-                    losses.append(text.loss())
+                    losses.append(loss())
         named = asdict(swap)
         rows.append({**named, "quantity": "score", **mean_score(scores)})
-        if text is not None:
-            sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
+        if losses:
+            sums, counts = np.mean([each[:, 0] for each in losses], axis=0), losses[0][:, 1]
             rows.append({**named, "quantity": "pretraining-loss", **ratio_estimate(sums, counts, float("nan"))})
     frame = pd.DataFrame(rows)
     whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
@@ -149,36 +149,27 @@ def mean_score(scores: Sequence[Score], baseline: float | None = None) -> dict[s
     return mean_estimate([one.row for one in scores], scale_of(scores[0].metric), baseline)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _PretrainingText:
-    """Sentences for the pretraining loss, with noise that is the same for all bodies."""
+def _pretraining_loss(
+    model: Model, corpus: Corpus | None, options: PassOptions, sentences: int
+) -> Callable[[], Float[np.ndarray, "block 2"]] | None:
+    """The summed nats and number of predicted tokens in each bootstrap block, with the model's current weights.
 
-    scorer: SentenceScorer
-    rows: np.ndarray
-    options: PassOptions
-
-    @classmethod
-    def of(cls, model: Model, corpus: Corpus | None, options: PassOptions, sentences: int) -> "_PretrainingText | None":
-        """The text for a model; None if there is no text, no head, or nothing for a decoder to generate."""
-        if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
-            return None
-        reader = Reader(
-            model,
-            corpus,
-            max_length=options.max_length,
-            seed=options.seed,
-            decoder=model.task == "seq2seq",
-            corruption=options.corruption,
-            decoder_side="text" if _is_of_one_text(options.corruption) else "translation",
-        )
-        scorer = SentenceScorer(reader)
-        return cls(scorer=scorer, rows=scorer.choose(sentences, "layer-swaps"), options=options)
-
-    def loss(self) -> tuple[Float[np.ndarray, " block"], Float[np.ndarray, " block"]]:
-        """Summed nats and number of predicted tokens in each bootstrap block, with the model's current weights."""
-        sums = loss_scores(self.scorer, self.rows, [], options=self.options).sums_VKS[0]
-        assert sums.shape == (NUM_BLOCKS, 2)
-        return sums[:, 0], sums[:, 1]
+    The noise is the same for all weights. None if there is no text, no head, or nothing for a decoder to generate.
+    """
+    if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
+        return None
+    reader = Reader(
+        model,
+        corpus,
+        max_length=options.max_length,
+        seed=options.seed,
+        decoder=model.task == "seq2seq",
+        corruption=options.corruption,
+        decoder_side="text" if _is_of_one_text(options.corruption) else "translation",
+    )
+    scorer = SentenceScorer(reader)
+    rows = scorer.choose(sentences, "layer-swaps")
+    return lambda: loss_scores(scorer, rows, [], options=options).sums_VKS[0]
 
 
 def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> str | None:
@@ -198,33 +189,22 @@ def _is_of_one_text(trained: AbstractObjective | None) -> bool:
     return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
 
 
-# leave_out: first all words, then all except those of each group of bootstrap blocks
-
 # How far tuning moved each layer's representations.
+# leave_out: first all words, then all except those of each group of bootstrap blocks
 
 _SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # names in SpaceSimilarity
 _LEAST_WORDS = 4  # the debiased CKA divides by this minus 3
 _LEAST_FOR_PWCCA = 2  # words per dimension: below that, any two spaces share directions
-Layer = LayerSpace | RankedSpace
 
 
-def tuning_change(
-    before: Model,
-    after: Sequence[Model],
-    task: AbstractTask,
-    corpus: Corpus,
-    options: PassOptions | None = None,
-    *,
-    words: int = 3000,
-    items: int = 600,
-) -> pd.DataFrame:
+def tuning_change(places: Places, before: Model, after: Sequence[Model], items: int) -> pd.DataFrame:
     r"""The table `TUNING_CHANGE` without the columns of `TUNED`.
 
     $$ d_l = 1 - \frac{1}{S} \sum_s \mathrm{sim}(X_l, Y^s_l), \qquad
         \mathrm{baseline}_l = 1 - \binom{S}{2}^{-1} \sum_{s < u} \mathrm{sim}(Y^s_l, Y^u_l) $$
 
     X are the states of some words of the examples before tuning, Y those after tuning with seed s; sim is PWCCA,
-    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA, of `items` of the `words`).
+    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA, of `items` of the words).
     All models read the task's input (pairs as pairs), and the same words. The effect of tuning is the distance beyond
     the baseline, which is the distance between seeds (NaN with one seed). Intervals leave out sentences, as
     `SpaceSimilarity` does. PWCCA needs ten words per dimension, preferably twenty; with fewer, it is biased towards
@@ -233,22 +213,15 @@ def tuning_change(
     Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; comparison of tuned and pretrained models:
     [@merchant2020].
     """
-    start = began_as(before, after)
-    places = Places(TaskPart(task, corpus, start, options or PassOptions()), words, tags=False)
-    return change_table(places, read_states(start, places), [read_states(one, places) for one in after], items)
-
-
-def change_table(places: Places, before: States, after: Sequence[States], items: int) -> pd.DataFrame:
-    """The table from given states."""
     rows = []
-    for stack, first in before.words.items():
+    for stack, first in places.states(before).words.items():
         if len(first) < _LEAST_WORDS:
             raise UserError(
                 f"Similarity of spaces needs at least {_LEAST_WORDS} words. The {stack} reads {len(first)} in "
                 f"{places.part.corpus.name}: use more examples."
             )
         measures = _measures(len(first), first.shape[-1])
-        others = [one.words[stack] for one in after]
+        others = [places.states(one).words[stack] for one in after]
         for layer in range(first.shape[1]):
             states = [first[:, layer], *(other[:, layer] for other in others)]
             found = _distances(states, places.blocks[stack], items, measures)
@@ -305,8 +278,6 @@ def _estimate(
 
 # How far tuning moved the weights of each block and component.
 
-Key = tuple[str, int, str]
-
 
 def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] | None = None) -> pd.DataFrame:
     r"""The table `TUNING_WEIGHTS` without the columns of `TUNED`: one row per component of each block and seed.
@@ -318,9 +289,12 @@ def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] |
     initialises, are left out; NaN if all weights are 0.
     """
     rows, start = [], began_as(before, after)
+    by_component: dict[tuple[str, int, str], list[BodyGroup]] = {}
+    for group in body_groups(start):
+        by_component.setdefault((group.group.stack or "", group.layer, group.component), []).append(group)
     for seed, one in zip(range(len(after)) if seeds is None else seeds, after, strict=True):
         weights = [body_parameters(model) for model in (start, one)]
-        for (stack, layer, component), members in _by_component(start).items():
+        for (stack, layer, component), members in by_component.items():
             then, now = (_together(members, each) for each in weights)
             norm, moved = float(then.norm()), float((now - then).norm())
             both = norm * float(now.norm())
@@ -336,13 +310,6 @@ def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] |
                 }
             )
     return tuned_table(TUNING_WEIGHTS, rows)
-
-
-def _by_component(model: Model) -> dict[Key, list[BodyGroup]]:
-    found: dict[Key, list[BodyGroup]] = {}
-    for one in body_groups(model):
-        found.setdefault((one.group.stack or "", one.layer, one.component), []).append(one)
-    return found
 
 
 def _together(members: Sequence[BodyGroup], weights: dict[str, torch.nn.Parameter]) -> Tensor:

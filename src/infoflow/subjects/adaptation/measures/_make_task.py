@@ -29,6 +29,7 @@ from ._task import (
     Score,
     Shape,
     TaskData,
+    chosen_labels,
     label_indices,
     label_numbers,
     label_sets,
@@ -79,7 +80,7 @@ class AbstractTextTask(AbstractTask):
         targets = self.targets(corpus)
         second = corpus.column("second") if "second" in corpus.columns else None
         tokens = read_texts(tokenizer, corpus.column("text"), second, max_length)
-        return TaskRows(tokens, corpus.ids, labels=targets)
+        return TaskRows.of(tokens, corpus, labels=targets)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Number of examples."""
@@ -122,7 +123,7 @@ class Classification(AbstractTextTask):
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The most likely class of each example with its probability, and all classes in order.
+        """The most likely class of each example with its probability.
 
         With several labels: all labels with a probability of at least a half, and the probability of exactly this set
         if labels are independent.
@@ -136,13 +137,8 @@ class Classification(AbstractTextTask):
         return self._chosen(probabilities, wanted) if self.multi else self._likeliest(probabilities, wanted)
 
     def _likeliest(self, probabilities: np.ndarray, wanted: tuple[str, ...]) -> Predictions:
-        order = np.argsort(-probabilities, axis=1, kind="stable")
-        said = tuple(self.labels[best] for best in order[:, 0])
-        alternatives = tuple(
-            tuple((self.labels[place], float(row[place])) for place in places)
-            for row, places in zip(probabilities, order, strict=True)
-        )
-        return Predictions(said=said, wanted=wanted, values=probabilities.max(1), alternatives=alternatives)
+        said = tuple(self.labels[best] for best in probabilities.argmax(1))
+        return Predictions(said=said, wanted=wanted, values=probabilities.max(1))
 
     def _chosen(self, probabilities: np.ndarray, wanted: tuple[str, ...]) -> Predictions:
         chosen = probabilities >= 0.5
@@ -161,8 +157,8 @@ class Classification(AbstractTextTask):
         """
         blocks = blocks_of(corpus)
         if self.multi:
-            sides = [self._sets(side) for side in (predictions.wanted, predictions.said)]
-            guess = best_set(self._sets(tuple(label or "" for label in train.column("label"))))
+            sides = [chosen_labels(side, self.labels) for side in (predictions.wanted, predictions.said)]
+            guess = best_set(chosen_labels(list(train.column("label")), self.labels))
             return set_scores(*sides, guess, blocks)
         places = {label: index for index, label in enumerate(self.labels)}
         wanted, said = (
@@ -173,18 +169,10 @@ class Classification(AbstractTextTask):
         found = class_scores(wanted, said, places[guess], len(self.labels), blocks)
         return sorted(found, key=lambda score: score.metric != self.main)
 
-    def _sets(self, side: tuple[str, ...]) -> np.ndarray:
-        places = {label: index for index, label in enumerate(self.labels)}
-        chosen = np.zeros((len(side), len(self.labels)), dtype=bool)
-        for row, label in enumerate(side):
-            chosen[row, [places[part] for part in several(label)]] = True
-        return chosen
-
 
 def _classification(data: TaskData) -> Classification:
-    known = {*data.labels}
-    several = any(label is None or label not in known for label in data.train.column("label"))
-    return Classification(task=data.name, labels=data.labels, multi=several)
+    multi = not set(data.labels).issuperset(data.train.column("label"))
+    return Classification(task=data.name, labels=data.labels, multi=multi)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ import copy
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -210,13 +210,7 @@ class Parent:
         A translation model gets them on the source side only.
         """
         add_tokens(self.module, vocabulary, decoder=not objective.needs_translation)
-        return Parent(
-            module=self.module,
-            tokenizer=vocabulary.tokenizer,
-            target_tokenizer=self.target_tokenizer,
-            digest=self.digest,
-            positions=self.positions,
-        )
+        return replace(self, tokenizer=vocabulary.tokenizer)
 
 
 def load_parent(source: str | Path, objective: AbstractObjective, positions: int = 512) -> Parent:

@@ -146,10 +146,8 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     width = Counter(map(len, rows)).most_common(1)[0][0]
     _check_width(path, width)
     full = sum(all(cell.strip() for cell in cells[:width]) for cells in rows) > len(rows) // 2
-    if width == 2 and full:
-        return Corpus.from_labelled(path)
-    if width == 3 and full:
-        return Corpus.from_labelled(path, (1, 2, 3))
+    if width in (2, 3) and full:
+        return Corpus.from_labelled(path, (1, 2) if width == 2 else (1, 2, 3))
     if width == 4 and full and _second_are_numbers(rows):  # SICK: a class and a number
         return Corpus.from_labelled(path, (2 if shape == "regression" else 1, 3, 4))
     raise UserError(
@@ -225,10 +223,15 @@ def is_tagged(lines: Sequence[str]) -> bool:
 
 def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
     """The named columns, and others found by their usual names; a `translation` is also read as `references`."""
-    usual = _USUAL_OF.get(shape, _USUAL) if shape else _USUAL
+    usual = _USUAL if shape is None else _USUAL_OF.get(shape, _USUAL)
     if "answers" in named:
         usual = {**usual, "answer_starts": _STARTS}
-    found = _usual(columns, named, usual)
+    free = [column for column in columns if column not in named.values()]
+    found = {
+        name: next(column for column in names if column in free)
+        for name, names in usual.items()
+        if name not in named and not set(names).isdisjoint(free)
+    }
     if shape in (None, *LABELLED) and {"choices", "answers"}.isdisjoint({**found, **named}):
         found = _of_labelled(found, named)
     named = {**found, **named}
@@ -244,18 +247,6 @@ def _of_labelled(found: dict[str, str], named: Mapping[str, Any]) -> dict[str, s
     if "question" in found and "text" not in {**found, **named}:
         return {("text" if name == "question" else name): column for name, column in found.items()}
     return found
-
-
-def _usual(
-    columns: Sequence[str], named: Mapping[str, Any], usual: Mapping[str, tuple[str, ...]] = _USUAL
-) -> dict[str, str]:
-    """Columns of a table with usual names, apart from the named ones."""
-    found = {
-        name: next((column for column in names if column in columns and column not in named.values()), None)
-        for name, names in usual.items()
-        if name not in named
-    }
-    return {name: column for name, column in found.items() if column is not None}
 
 
 def check_named(columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from infoflow.foundation import (
     block_effects,
     block_interval,
     block_of,
+    block_sums,
     replicate_weights,
 )
 from infoflow.results import estimate, scale_of
@@ -39,9 +40,8 @@ def blocks_of(corpus: Corpus) -> Blocks:
 
 def share_right(metric: str, right: Bool[np.ndarray, " item"], blocks: Blocks, baseline: float) -> Score:
     """The share of right items; `blocks` are per item, since several items may belong to one example."""
-    value = float(right.mean()) if len(right) else float("nan")
-    of_block = [_sums(right.astype(np.float64), blocks), _sums(np.ones(len(right)), blocks)]
-    return scored(metric, value, _ratio(*of_block), baseline, len(right), blocks, "share")
+    of_block = [block_sums(right, blocks), block_sums(np.ones(len(right)), blocks)]
+    return scored(metric, _ratio(*of_block), baseline, len(right), blocks, "share")
 
 
 def class_scores(
@@ -56,16 +56,9 @@ def class_scores(
     The index `num_classes` stands for an answer that is not a class. Macro-F1 is the mean over the classes that occur
     in gold labels or predictions, as in scikit-learn. Matthews' correlation for several classes: [@gorodkin2004].
     """
-    from sklearn.metrics import f1_score, matthews_corrcoef
-
     guessed = np.full_like(wanted, guess)
-    confusion_BKK = _confusion(wanted, said, num_classes + 1, blocks)
-    resampled_RKK = np.tensordot(_weights(), confusion_BKK, axes=1)
-
-    def macro(answers: np.ndarray) -> float:
-        occurring = np.union1d(wanted, answers)
-        classes = occurring[occurring < num_classes]
-        return float(f1_score(wanted, answers, labels=classes, average="macro", zero_division=0))
+    confusion_BKK, of_guess_BKK = (_confusion(wanted, one, num_classes + 1, blocks) for one in (said, guessed))
+    drawn_RKK, of_guess = _drawn(confusion_BKK), macro_f1(of_guess_BKK.sum(axis=0, keepdims=True))
 
     # An error costs Matthews' correlation 1 / (1 - sum of squared class shares), on a scale of width two.
     shares = np.bincount(wanted) / len(wanted) if len(wanted) else np.ones(1)
@@ -74,19 +67,10 @@ def class_scores(
     return [
         share_right("accuracy", wanted == said, blocks, float((wanted == guessed).mean())),
         _each_class(
-            scored("macro_f1", macro(said), macro_f1(resampled_RKK), macro(guessed), len(wanted), blocks, "share"),
+            scored("macro_f1", macro_f1(drawn_RKK), float(of_guess[0]), len(wanted), blocks, "share"),
             confusion_BKK.sum(axis=0),
         ),
-        scored(
-            "matthews",
-            float(matthews_corrcoef(wanted, said)),
-            matthews(resampled_RKK),
-            0.0,
-            len(wanted),
-            blocks,
-            "correlation",
-            agreeing,
-        ),
+        scored("matthews", matthews(drawn_RKK), 0.0, len(wanted), blocks, "correlation", agreeing),
     ]
 
 
@@ -128,24 +112,20 @@ def set_scores(
     `guess` is the label set that the baseline predicts for every example. A label that is neither gold nor predicted
     has F1 0.
     """
-    from sklearn.metrics import f1_score
-
     guessed = np.broadcast_to(guess, wanted.shape)
-    hits_RK, named_RK = (
-        _weights() @ _sums(counts.astype(np.float64), blocks)
-        for counts in (wanted & said, wanted.astype(int) + said.astype(int))
-    )
 
-    def f1(answers: np.ndarray, average: str) -> float:
-        return float(f1_score(wanted, answers, average=average, zero_division=0))
+    def f1(answers: np.ndarray) -> dict[str, np.ndarray]:
+        both = (wanted & answers, wanted.astype(int) + answers)
+        hits_RK, named_RK = (_drawn(block_sums(counts, blocks)) for counts in both)
+        return {
+            "micro_f1": _over(2 * hits_RK.sum(1), named_RK.sum(1)),
+            "macro_f1": _over(2 * hits_RK, named_RK).mean(1),
+        }
 
-    replicates = {
-        "micro": _over(2 * hits_RK.sum(1), named_RK.sum(1)),
-        "macro": _over(2 * hits_RK, named_RK).mean(1),
-    }
+    of_guess = f1(guessed)
     scores = [
-        scored(f"{name}_f1", f1(said, name), values, f1(guessed, name), len(wanted), blocks, "share")
-        for name, values in replicates.items()
+        scored(metric, drawn, float(of_guess[metric][0]), len(wanted), blocks, "share")
+        for metric, drawn in f1(said).items()
     ]
     exact = float((wanted == guessed).all(1).mean())
     return [*scores, share_right("accuracy", (wanted == said).all(1), blocks, exact)]
@@ -170,7 +150,7 @@ def number_scores(
     values = [correlation(wanted, said), correlation(rankdata(wanted), rankdata(said)), float(r2_score(wanted, said))]
     baselines = [0.0, 0.0, float(r2_score(wanted, np.full_like(wanted, guess)))]
     return [
-        scored(metric, value, drawn, baseline, len(wanted), blocks, scale_of(metric))
+        scored(metric, np.append(value, drawn), baseline, len(wanted), blocks, scale_of(metric))
         for metric, value, drawn, baseline in zip(
             ("pearson", "spearman", "r2"), values, replicates, baselines, strict=True
         )
@@ -220,10 +200,8 @@ def entity_score(wanted: Sequence[Sequence[str]], said: Sequence[Sequence[str]],
     """
     guessed = [[guess] * len(tags) for tags in wanted]
     counts_E2, of_guess_E2 = entity_counts(wanted, said), entity_counts(wanted, guessed)
-    totals_22 = np.stack([counts_E2.sum(0), of_guess_E2.sum(0)])
-    value, baseline = _over(totals_22[:, 0], totals_22[:, 1]).tolist()
-    counts_B2 = _sums(counts_E2, blocks)
-    return scored("entity_f1", value, _ratio(*counts_B2.T), baseline, len(wanted), blocks, "share")
+    drawn, of_guess = (_ratio(*block_sums(counts_E2, blocks).T) for counts_E2 in (counts_E2, of_guess_E2))
+    return scored("entity_f1", drawn, float(of_guess[0]), len(wanted), blocks, "share")
 
 
 def entity_counts(wanted: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> Float[np.ndarray, "example 2"]:
@@ -251,21 +229,21 @@ def _entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 def scored(
     metric: str,
-    value: float,
-    replicates: Float[np.ndarray, " replicate"],
+    drawn: Float[np.ndarray, " draw"],
     baseline: float,
     count: int,
     blocks: Blocks,
     scale: Scale = "any",
     agreeing: float | None = None,
 ) -> Score:
-    """One metric with its interval; `blocks` determine the independent units and which resamples are empty (NaN).
+    """One metric with its interval: its value, then that of each resample, are in `drawn`.
 
+    `blocks` determine the independent units and which resamples are empty (NaN).
     `agreeing` is the effective number of observations if all `count` of them agree; default: `count`.
     """
     there = np.unique(blocks)
-    units = len(there)
-    replicates = np.where(_weights()[:, there].sum(1) > 0, replicates, np.nan)
+    value, units = float(drawn[0]), len(there)
+    replicates = np.where(_weights()[:, there].sum(1) > 0, drawn[1:], np.nan)
     agree = count if agreeing is None else agreeing
     ends = block_interval(value, block_effects(value, replicates), units=units, scale=scale, count=agree)
     if scale == "correlation":
@@ -280,15 +258,13 @@ def _confusion(wanted: np.ndarray, said: np.ndarray, num_classes: int, blocks: B
     return counts.reshape(NUM_BLOCKS, num_classes, num_classes).astype(np.float64)
 
 
-def _sums(values: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Sums per block: (64, ...)."""
-    sums = np.zeros((NUM_BLOCKS, *values.shape[1:]))
-    np.add.at(sums, blocks, values)
-    return sums
+def _drawn(sums_B: np.ndarray) -> np.ndarray:
+    """The sums over all blocks, then over the blocks of each resample: (1 + R, ...)."""
+    return np.concatenate([sums_B.sum(0, keepdims=True), np.tensordot(_weights(), sums_B, axes=1)])
 
 
 def _ratio(numerator_B: np.ndarray, denominator_B: np.ndarray) -> np.ndarray:
-    return _over(_weights() @ numerator_B, _weights() @ denominator_B)
+    return _over(_drawn(numerator_B), _drawn(denominator_B))
 
 
 def _over(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

@@ -13,12 +13,12 @@ from torch import Tensor
 from infoflow import models
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Vocabulary
-from infoflow.foundation import Count, UserError
+from infoflow.foundation import Count, UserError, check_settings
 from infoflow.models import normalise_answer, token_f1
 from infoflow.objectives import SENTENCE_FIELDS, Batch, Field
 
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
-from ._task import AbstractTask, Predictions, Score, Shape, check_options
+from ._task import AbstractTask, Predictions, Score, Shape
 from ._task_rows import SEGMENTS, answered, reads_left_only, task_inputs
 from ._text_metrics import guess_score, mean_of, mean_score
 
@@ -56,7 +56,7 @@ class SpanExtraction(AbstractTask):
     causal_spans: bool = False  # allow a decoder to predict spans although it does not see later tokens
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_settings(self, self.name)
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> SpanRows:
         """Windows of the passages; `SpanRows.examples` maps each to its question."""

@@ -1,9 +1,8 @@
 """Questions with windows of their passages as token ids, and the position of the answer."""
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -12,10 +11,10 @@ import numpy as np
 
 from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Sentence
-from infoflow.foundation import UserError, current_display, digest
+from infoflow.foundation import UserError, current_display
 from infoflow.objectives import Example
 
-from ._task_rows import SEGMENTS
+from ._task_rows import SEGMENTS, rows_digest
 
 NOWHERE = "answer not in the passage"
 
@@ -86,6 +85,7 @@ def _is_moved(sentence: Sentence, place: AnswerCharacters) -> bool:
 
 UNCOVERED = "answer that no token covers"
 CUT = "answer longer than a window"
+WITHIN = "answer that begins or ends within a token, next to another letter or digit of it"
 LEFT_OUT = -1  # start and end in a window without a target, because the answer cannot be marked
 
 _FEWEST = 8  # minimum number of passage tokens in a window
@@ -133,15 +133,16 @@ class SpanRows:
             )
         unmarked: Counter[str] = Counter()
         self.windows: tuple[Window, ...] = tuple(_windows(corpus, tokenizer, size, unmarked))
+        self.num_within = unmarked.pop(WITHIN, 0)
+        """Number of questions whose answer begins or ends within a token ("9%" in 19%): the whole tokens are marked."""
         self.left_out: Mapping[str, int] = dict(unmarked)
         """Number of questions whose windows have no target, by reason."""
-        self.num_within = _num_within(self.windows, corpus)
-        """Number of questions whose answer begins or ends within a token ("9%" in 19%): the whole tokens are marked."""
         _tell(corpus, unmarked, self.num_within)
         self.examples = np.array([window.example for window in self.windows], dtype=np.int64)
         self.sentence_ids: np.ndarray = corpus.ids[self.examples]
         self.lengths: np.ndarray = np.array([len(window.input_ids) for window in self.windows], dtype=np.int64)
-        self.digest = _digest(self.windows)
+        arrays = ((one.input_ids, one.segments, np.array([one.start, one.end], dtype=np.int64)) for one in self.windows)
+        self.digest = rows_digest("span windows", (array.tobytes() for each in arrays for array in each))
 
     def row(self, index: int) -> np.ndarray:
         """Token ids of a window, special tokens included."""
@@ -176,9 +177,9 @@ def _windows(
         )
         cuts = [_window(found, index, tokenizer.cls_token_id) for index in range(len(found["input_ids"]))]
         best = _most_context([cut["offsets"] for cut in cuts], step)
-        spans, reason = _marked(sentence, cuts)
-        if reason:
-            unmarked[reason] += 1
+        spans, remark = _marked(sentence, cuts)
+        if remark:
+            unmarked[remark] += 1
         for cut, seen, (start, end) in zip(cuts, best, spans, strict=True):
             yield Window(example=row, best=seen, start=start, end=end, **cut)
 
@@ -232,7 +233,7 @@ def _most_context(offsets: list[np.ndarray], step: int) -> list[np.ndarray]:
 
 
 def _marked(sentence: Sentence, cuts: list[dict[str, Any]]) -> tuple[list[tuple[int, int]], str]:
-    """Start and end of the answer in each window, and why it cannot be marked ("" if it can)."""
+    """Start and end of the answer in each window, and why it cannot be marked, or `WITHIN` ("" for neither)."""
     nulls = [(cut["null"], cut["null"]) for cut in cuts]
     if not sentence.answers:
         return nulls, ""
@@ -247,7 +248,9 @@ def _marked(sentence: Sentence, cuts: list[dict[str, Any]]) -> tuple[list[tuple[
     spans = [_whole(cut["offsets"], each, first, end) for cut, each in zip(cuts, inside, strict=True)]
     if not any(spans):
         return nothing, CUT
-    return [span or null for span, null in zip(spans, nulls, strict=True)], ""
+    around = sentence.text[first : place.start] + sentence.text[place.end : end]
+    remark = WITHIN if any(sign.isalnum() for sign in around) else ""
+    return [span or null for span, null in zip(spans, nulls, strict=True)], remark
 
 
 def _inside(offsets: np.ndarray, place: AnswerCharacters) -> np.ndarray:
@@ -268,20 +271,6 @@ def _whole(offsets: np.ndarray, inside: np.ndarray, first: int, end: int) -> tup
     return int(inside[0]), int(inside[-1])
 
 
-def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
-    """Number of questions whose answer starts or ends within a token, next to another letter or digit of that token."""
-    marked = {window.example: window for window in windows if window.start not in (window.null, LEFT_OUT)}
-    count = 0
-    for row, sentence in enumerate(corpus):
-        place = first_place(sentence) if row in marked else None
-        if place is not None:
-            window = marked[row]
-            first, end = int(window.offsets[window.start, 0]), int(window.offsets[window.end, 1])
-            around = sentence.text[first : place.start] + sentence.text[place.end : end]
-            count += any(sign.isalnum() for sign in around)
-    return count
-
-
 def _tell(corpus: Corpus, unmarked: Counter[str], num_within: int) -> None:
     if num_within:
         current_display().note(f"{corpus.name}: {num_within} answers start or end within a token, which is included.")
@@ -293,12 +282,3 @@ def _tell(corpus: Corpus, unmarked: Counter[str], num_within: int) -> None:
             f"A span task needs answers that consist of passage tokens. In {corpus.name} none of {len(corpus):,} "
             f"questions has one ({reason}).\nCheck the passages and the answers, or raise the length of a window."
         )
-
-
-def _digest(windows: tuple[Window, ...]) -> str:
-    hashed = hashlib.sha256()
-    for window in windows:
-        hashed.update(window.input_ids.tobytes())
-        hashed.update(window.segments.tobytes())
-        hashed.update(np.array([window.start, window.end], dtype=np.int64).tobytes())
-    return digest(["span windows", hashed.hexdigest()])

@@ -37,29 +37,31 @@ class States:
 class Places:
     """Words of a part to read: at most `words` text tokens of each stack, chosen by hash, the same for every model."""
 
-    def __init__(self, part: TaskPart, words: int, tags: bool) -> None:
-        self.part, self.tags = part, tags
+    def __init__(self, part: TaskPart, words: int) -> None:
+        self.part, self.tags = part, part.task.shape == "tagging"
         self.chosen = {stack: self._choose(stack, words) for stack in part.batches[0].text}
+        self._states: dict[Model, States] = {}
+
+    def states(self, model: Model) -> States:
+        """The states of a model at these positions, which are read once."""
+        if model not in self._states:
+            self._states[model] = _read(model, self)
+        return self._states[model]
 
     def _choose(self, stack: str, words: int) -> list[Bool[Tensor, "row token"]]:
         keys = [self._keys(batch, stack) for batch in self.part.batches]
-        every = np.sort(np.concatenate([key[batch.text[stack].cpu().numpy()] for key, batch in self._with(keys)]))
+        masks = [batch.text[stack] for batch in self.part.batches]
+        every = np.sort(np.concatenate([key[mask.cpu().numpy()] for key, mask in zip(keys, masks, strict=True)]))
         limit = every[min(words, len(every)) - 1] if len(every) else 0
-        return [batch.text[stack] & torch.from_numpy(key <= limit).to(batch.text[stack].device)
-                for key, batch in self._with(keys)]  # fmt: skip
-
-    def _with(self, keys: list[np.ndarray]) -> list[tuple[np.ndarray, TaskBatch]]:
-        return list(zip(keys, self.part.batches, strict=True))
+        return [mask & torch.from_numpy(key <= limit).to(mask.device) for key, mask in zip(keys, masks, strict=True)]
 
     def _keys(self, batch: TaskBatch, stack: str) -> Int[np.ndarray, "row token"]:
         ids = np.repeat(self.part.sentence_ids[batch.index], batch.rows_each)
         of_text = hash64_array(("tuning-words", self.part.options.seed), ids)
         number, width = np.arange(len(ids)) % batch.rows_each, batch.tokens(stack).shape[1]
         place = number[:, None] * (1 << 20) + np.arange(width)
-        mixed = (of_text[:, None] ^ hash64_array(("tuning-places",), place.ravel()).reshape(place.shape)) >> np.uint64(
-            1
-        )
-        return mixed.astype(np.int64)
+        of_place = hash64_array(("tuning-places",), place.ravel()).reshape(place.shape)
+        return ((of_text[:, None] ^ of_place) >> np.uint64(1)).astype(np.int64)
 
     @cached_property
     def blocks(self) -> dict[str, Int[np.ndarray, " word"]]:
@@ -93,7 +95,7 @@ class Places:
         """The labels of the part: of its rows, or of its tokens in the order of `States.labelled`."""
         if self.tags:
             return np.concatenate([b.batch.labels[labelled(b)].cpu().numpy() for b in self.part.batches])
-        labels = [np.asarray(b.batch.labels.cpu().numpy()) for b in self.part.batches]
+        labels = [b.batch.labels.cpu().numpy() for b in self.part.batches]
         order = np.argsort(np.concatenate([b.index for b in self.part.batches]))
         return np.concatenate(labels)[order]
 
@@ -122,7 +124,7 @@ def labelled(batch: TaskBatch) -> Bool[Tensor, "row token"]:
     return batch.batch.labels != UNSUPERVISED
 
 
-def read_states(model: Model, places: Places) -> States:
+def _read(model: Model, places: Places) -> States:
     """The states of a model's body at these positions, in one pass; they do not depend on batches or padding."""
     words: dict[str, list[np.ndarray]] = {stack: [] for stack in places.chosen}
     texts, tagged, index = [], [], []

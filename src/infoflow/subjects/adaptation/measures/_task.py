@@ -1,12 +1,11 @@
 """Supervised tasks: labelled parts, their labels and tags, and an objective for a model with a task head."""
 
-import dataclasses
 import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_type_hints
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,7 +14,7 @@ from torch import Tensor
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary, tag_columns
-from infoflow.foundation import UserError, as_written, read_setting
+from infoflow.foundation import UserError, as_written
 from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family, LossTerm, Noise
 from infoflow.training import ExampleRows
 
@@ -145,14 +144,6 @@ class AbstractTask(AbstractObjective):
         return np.array([said == wanted for said, wanted in pairs], dtype=bool)
 
 
-def check_options(task: Any) -> None:
-    """Raise a UserError if an option of the task, a frozen dataclass, is out of range."""
-    hints = get_type_hints(type(task), include_extras=True)
-    for one in dataclasses.fields(task):
-        default = None if one.default is dataclasses.MISSING else one.default
-        read_setting(hints[one.name], getattr(task, one.name), f"{task.name}.{one.name}", default)
-
-
 # Labels of a part as numbers, and checks on them.
 
 SEVERAL = "|"  # separator of the labels of an example with several
@@ -168,12 +159,17 @@ def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " ex
 
 def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "example label"]:
     """The labels of each example, 1 or 0; an example may have none."""
+    found = list(corpus.column("label"))
+    check_known([label for each in found for label in several(each)], labels, corpus)
+    return chosen_labels(found, labels).astype(np.float32)
+
+
+def chosen_labels(found: Sequence[str | None], labels: Sequence[str]) -> Bool[np.ndarray, "example label"]:
+    """Whether each example has each label; an example may have several."""
     places = {label: index for index, label in enumerate(labels)}
-    found = [several(label) for label in corpus.column("label")]
-    check_known([label for each in found for label in each], places, corpus)
-    chosen = np.zeros((len(found), len(labels)), dtype=np.float32)
+    chosen = np.zeros((len(found), len(labels)), dtype=bool)
     for row, each in enumerate(found):
-        chosen[row, [places[label] for label in each]] = 1.0
+        chosen[row, [places[label] for label in several(each)]] = True
     return chosen
 
 

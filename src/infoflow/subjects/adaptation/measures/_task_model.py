@@ -1,18 +1,16 @@
 """A pretrained body with a fresh head for a task."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import transformers
-from torch import Tensor
-from transformers.utils import logging
 
 from infoflow._transformers import BertConfig, EncoderDecoderModel, PreTrainedModel
 from infoflow.foundation import UserError, current_display, hash64
-from infoflow.models import CausalBertConfig, Model, PlainBertConfig
+from infoflow.models import CausalBertConfig, Model, PlainBertConfig, without_remarks
 
 from ._task import AbstractTask
 
@@ -140,23 +138,24 @@ def _family(model: Model, config: Any, task: AbstractTask) -> Any:
             f"{model.name} ({config.model_type}) has no head for {task.task}: transformers has no {task.head} of its "
             f"family. Tune it for a task of another shape than {task.shape}, or tune another model."
         )
-    if getattr(config, "is_decoder", False) and not _may_be_causal(config, task):
+    reads_first = task.head in _READS_THE_START and not isinstance(config, CausalBertConfig)
+    if getattr(config, "is_decoder", False) and reads_first:
         raise UserError(
             f"{model.name} does not attend to later tokens, but {config.model_type} classifies a text by its first "
             "token. Tune it for tagging, or tune a causal BERT or GPT-2, which use the last token."
         )
-    family = families[type(config)]
-    return family[0] if isinstance(family, tuple | list) else family
-
-
-def _may_be_causal(config: Any, task: AbstractTask) -> bool:
-    return task.head not in _READS_THE_START or isinstance(config, CausalBertConfig)
+    return _classes(families[type(config)])[0]
 
 
 def _heads(config: type) -> tuple[type, ...]:
     """The classes with a task head in the model family of this configuration."""
     found = (getattr(transformers, name)._model_mapping.get(config, ()) for name in _HEADS)
-    return tuple(one for each in found for one in (each if isinstance(each, tuple | list) else (each,)))
+    return tuple(one for each in found for one in _classes(each))
+
+
+def _classes(mapped: Any) -> Sequence[type]:
+    """The classes of a family: transformers maps it to one or to several."""
+    return mapped if isinstance(mapped, tuple | list) else (mapped,)
 
 
 def _built(
@@ -165,32 +164,19 @@ def _built(
     body = f"{source.base_model_prefix}." if source.base_model is not source else ""
     weights = {key: one.detach().clone() for key, one in source.state_dict().items() if key.startswith(body)}
     if body and source.base_model_prefix != family.base_model_prefix:
-        weights = _renamed(weights, source.base_model_prefix, family.base_model_prefix)
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+        weights = {f"{family.base_model_prefix}.{key.removeprefix(body)}": one for key, one in weights.items()}
     try:
-        with torch.random.fork_rng():
+        with without_remarks(), torch.random.fork_rng():
             torch.manual_seed(hash64("task-head", seed) % 2**63)
             module, report = family.from_pretrained(
                 None, config=config, state_dict=weights, dtype=torch.float32, output_loading_info=True
             )
     except RuntimeError as error:  # shapes
         raise _misfit(name, str(error).partition("\n")[0]) from error
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
     module.config.name_or_path = ""
     fresh = frozenset(report["missing_keys"])
     _check_body(module, fresh, name)
     return module, fresh
-
-
-def _renamed(weights: Mapping[str, Tensor], before: str, after: str) -> dict[str, Tensor]:
-    start = f"{before}."
-    return {f"{after}.{key.removeprefix(start)}" if key.startswith(start) else key: w for key, w in weights.items()}
 
 
 def _check_body(module: PreTrainedModel, fresh: frozenset[str], name: str) -> None:

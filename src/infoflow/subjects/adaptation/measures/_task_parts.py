@@ -44,7 +44,7 @@ def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask
                 f"a task of the shape {task.shape}. Leave it out."
             )
         return task
-    begin = _begin(model)
+    begin = text_format(model.target_tokenizer or model.require_tokenizer(), model.target_tokenizer is None).start
     read = begin is not None and (
         model.task != "seq2seq" or begin == getattr(model.module.config, "decoder_start_token_id", None)
     )
@@ -80,15 +80,6 @@ def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
     return max_length if limit is None else min(max_length, limit)
 
 
-def _begin(model: Model) -> int | None:
-    """The token that the tokenizer puts before a target."""
-    tokenizer: PreTrainedTokenizerBase = model.target_tokenizer or model.require_tokenizer()
-    return text_format(tokenizer, target=model.target_tokenizer is None).start
-
-
-# The parts of a task as input for a model.
-
-
 def task_tokenizer(model: Model) -> PreTrainedTokenizerBase:
     """A copy of the model's tokenizer that can pad; it uses `padding_id` if it has no padding token."""
     tokenizer: Any = copy.deepcopy(model.require_tokenizer())
@@ -112,29 +103,38 @@ def task_vocabulary(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
     )
 
 
-def task_rows(
-    task: AbstractTask,
-    corpus: Corpus,
-    max_length: int,
-    tokenizer: PreTrainedTokenizerBase,
-    target_tokenizer: PreTrainedTokenizerBase | None,
-) -> ExampleRows:
-    """The examples of a part as token ids; targets use `target_tokenizer` if there is one."""
-    two = {"target_tokenizer": target_tokenizer} if task.shape == "generation" else {}
-    return task.rows(corpus, tokenizer, max_length, **two)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaskReader:
+    """How a model reads the examples of a task."""
+
+    task: AbstractTask
+    tokenizer: PreTrainedTokenizerBase
+    target_tokenizer: PreTrainedTokenizerBase | None  # for targets, if they have their own
+    max_length: int
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return task_vocabulary(self.tokenizer)
+
+    def read(self, corpus: Corpus) -> ExampleRows:
+        """The examples of a part as token ids."""
+        two = {"target_tokenizer": self.target_tokenizer} if self.task.shape == "generation" else {}
+        return self.task.rows(corpus, self.tokenizer, self.max_length, **two)
+
+
+def task_reader(model: Model, task: AbstractTask, max_length: int) -> TaskReader:
+    """How the model reads inputs of at most `max_length` tokens."""
+    tokenizer = task_tokenizer(model)
+    return TaskReader(task=task, tokenizer=tokenizer, target_tokenizer=model.target_tokenizer, max_length=max_length)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TaskParts:
+class TaskParts(TaskReader):
     """A task's parts and their rows, which are created on demand."""
 
-    task: AbstractTask
     train: Corpus
     dev: Corpus
     test: Corpus
-    tokenizer: PreTrainedTokenizerBase
-    target_tokenizer: PreTrainedTokenizerBase | None
-    max_length: int
     _rows: dict[str, ExampleRows] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -142,17 +142,13 @@ class TaskParts:
         """The parts as `tune` uses them; `task` is fitted to the model."""
         return cls(
             task=task,
-            train=training_part(data, config.examples, config.control),
-            dev=data.dev,
-            test=data.test,
             tokenizer=task_tokenizer(model),
             target_tokenizer=model.target_tokenizer,
             max_length=input_length(model, config.max_length, task),
+            train=training_part(data, config.examples, config.control),
+            dev=data.dev,
+            test=data.test,
         )
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        return task_vocabulary(self.tokenizer)
 
     @cached_property
     def training(self) -> TrainingData:
@@ -167,8 +163,7 @@ class TaskParts:
     def rows(self, part: str) -> ExampleRows:
         """The examples of a part as token ids."""
         if part not in self._rows:
-            corpus = getattr(self, part)
-            self._rows[part] = task_rows(self.task, corpus, self.max_length, self.tokenizer, self.target_tokenizer)
+            self._rows[part] = self.read(getattr(self, part))
         return self._rows[part]
 
     def tokenizer_for(self, module: PreTrainedModel) -> PreTrainedTokenizerBase:
@@ -223,11 +218,12 @@ class TaskPart:
         self, task: AbstractTask, corpus: Corpus, model: Model, options: PassOptions, most: int | None = None
     ) -> None:
         self.task, self.options, self.model = task, options, model
-        self.corpus = corpus if most is None else _first_by_hash(corpus, most, options.seed)
-        tokenizer = task_tokenizer(model)
-        longest = input_length(model, options.max_length, task)
-        self.vocabulary = task_vocabulary(tokenizer)
-        self.rows: ExampleRows = task_rows(task, self.corpus, longest, tokenizer, model.target_tokenizer)
+        self.corpus = corpus
+        if most is not None and most < len(corpus):
+            order = np.argsort(hash64_array(("inside-view", options.seed), corpus.content_ids), kind="stable")
+            self.corpus = corpus.select(np.sort(order[:most]))
+        reader = task_reader(model, task, input_length(model, options.max_length, task))
+        self.vocabulary, self.rows = reader.vocabulary, reader.read(self.corpus)
         self.data = TrainingData(source=self.rows, vocabulary=self.vocabulary)
 
     def __len__(self) -> int:
@@ -279,10 +275,3 @@ class TaskPart:
             for stack, seen_BT in seen.items()
         }
         return TaskBatch(batch=batch, index=index, inputs=inputs, text=text, real=seen)
-
-
-def _first_by_hash(corpus: Corpus, most: int, seed: int) -> Corpus:
-    if most >= len(corpus):
-        return corpus
-    order = np.argsort(hash64_array(("inside-view", seed), corpus.content_ids), kind="stable")
-    return corpus.select(np.sort(order[:most]))

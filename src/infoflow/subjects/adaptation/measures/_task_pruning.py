@@ -3,7 +3,6 @@
 # B example, V variant (the batch repeated), H head, K bootstrap block (64)
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -13,9 +12,10 @@ import torch
 from jaxtyping import Float
 
 from infoflow.flow import PassOptions
-from infoflow.foundation import NUM_BLOCKS, UserError, stream
+from infoflow.foundation import UserError, block_sums, stream
 from infoflow.heads import Head, HeadEdit, HeadSet, ablate, all_heads, by_first_block, expected_jaccard
 from infoflow.models import FastLinear, Model, open_gates, recorded_blocks, skipped_blocks, tap
+from infoflow.representations import spearman_rows
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
 from ._layers_after_tuning import mean_score, part_score
@@ -53,23 +53,13 @@ def _of_batch(
     return losses_VB.double().cpu().numpy()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class HeadCosts:
-    """The rise of the task's loss without each head, as sums per bootstrap block."""
-
-    heads: list[Head]
-    sums: Float[np.ndarray, "block head"]
-    counts: Float[np.ndarray, " block"]
-
-
-def head_costs(model: Model, part: TaskPart) -> HeadCosts:
-    """The loss without each head minus the loss with it, over the examples of a part."""
-    heads = all_heads(model.anatomy)
-    losses_VB = ablated_losses(model, part, [frozenset([head]) for head in heads])
-    sums = np.zeros((NUM_BLOCKS, len(heads)))
-    np.add.at(sums, part.blocks, (losses_VB[1:] - losses_VB[:1]).T)
-    counts = np.bincount(part.blocks, minlength=NUM_BLOCKS).astype(np.float64)
-    return HeadCosts(heads=heads, sums=sums, counts=counts)
+def head_costs(model: Model, part: TaskPart) -> tuple[Float[np.ndarray, "block head"], Float[np.ndarray, " block"]]:
+    """The loss without each head minus the loss with it, as sums over the examples of each bootstrap block, and the
+    number of examples in each block.
+    """
+    losses_VB = ablated_losses(model, part, [frozenset([head]) for head in all_heads(model.anatomy)])
+    sums = block_sums((losses_VB[1:] - losses_VB[:1]).T, part.blocks)
+    return sums, block_sums(np.ones(len(part)), part.blocks)
 
 
 def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
@@ -204,8 +194,9 @@ def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         (_, first), (_, second) = worth[a], worth[b]
         kept = max(1, round(KEPT * first.shape[1]))
         chance = expected_jaccard(first.shape[1], kept, kept)
-        for measure, agree, baseline in (("spearman", _spearman, 0.0), ("jaccard", _jaccard, chance)):
-            values = np.array([agree(x, y) for x, y in zip(first, second, strict=True)])
+        overlaps = np.array([_jaccard(x, y) for x, y in zip(first, second, strict=True)])
+        measured = {"spearman": (spearman_rows(first, second), 0.0), "jaccard": (overlaps, chance)}
+        for measure, (values, baseline) in measured.items():
             found = estimate(float(values[0]), values[1:], baseline, first.shape[1], scale=scale_of(measure))
             rows.append({"task_a": a, "task_b": b, "measure": measure, **found})
     return HEAD_OVERLAP.conform(pd.DataFrame(rows, columns=HEAD_OVERLAP.column_names))
@@ -216,13 +207,6 @@ def _values(table: pd.DataFrame) -> tuple[pd.DataFrame, Float[np.ndarray, "row h
     ordered = table.sort_values(_KEYS, kind="stable").reset_index(drop=True)
     replicates = np.array([np.asarray(one, dtype=np.float64) for one in ordered["replicates"]]).T
     return ordered[_KEYS], np.concatenate([ordered["value"].to_numpy(dtype=np.float64)[None], replicates])
-
-
-def _spearman(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> float:
-    from scipy.stats import spearmanr  # slow import
-
-    constant = len(np.unique(x)) < 2 or len(np.unique(y)) < 2
-    return float("nan") if constant else float(spearmanr(x, y).statistic)
 
 
 def _jaccard(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> float:

@@ -1,7 +1,7 @@
 """The examples of a task's part as token ids, and the functions that run a model with a task head on them."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
-from infoflow.corpus import Vocabulary
+from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import UserError, current_display, digest
 from infoflow.models import evaluating, without_cache
 from infoflow.objectives import Batch, Example
@@ -34,36 +34,68 @@ class Tokens(NamedTuple):
 
     None for a single text, or if the tokenizer separates the texts only by special tokens.
     """
-    cut: bool
+    cut: bool = False  # whether it was truncated
 
 
 class TaskRows:
-    """Examples of a part as `ExampleRows`: tokens and targets."""
+    """Examples of a part as `ExampleRows`: the tokens of a text or pair, or of each answer choice, and targets."""
 
     def __init__(
-        self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **fields: Sequence[np.ndarray] | np.ndarray
+        self,
+        tokens: Sequence[Sequence[Tokens]],
+        ids: Int[np.ndarray, " example"],
+        digest: str,
+        **fields: Sequence[np.ndarray] | np.ndarray,
     ) -> None:
         """`ids` are `Corpus.ids`; `fields` are targets by their name in a batch, one per example or one per token."""
-        self._tokens, self._fields = tokens, fields
+        self._tokens, self._fields, self.digest = tokens, fields, digest
         self.sentence_ids: np.ndarray = ids
-        self.lengths: np.ndarray = np.array([len(one.ids) for one in tokens], dtype=np.int64)
-        self.num_cut = sum(one.cut for one in tokens)
-        """Number of examples that were truncated."""
-        self.digest = _digest(tokens, fields)
+        self.lengths: np.ndarray = np.array(
+            [len(each) * max(len(one.ids) for one in each) for each in tokens], dtype=np.int64
+        )
+        """Number of tokens of each example, with padding between its choices."""
 
-    def __len__(self) -> int:
-        return len(self._tokens)
+    @classmethod
+    def of(cls, tokens: Sequence[Tokens], corpus: Corpus, **fields: Sequence[np.ndarray] | np.ndarray) -> "TaskRows":
+        """One text or pair per example; row i is row i of the corpus."""
+        arrays = (
+            [np.array([*one.ids, -1, *(one.segments or ()), -1], dtype=np.int64), *map(np.asarray, values)]
+            for one, *values in zip(tokens, *fields.values(), strict=True)
+        )
+        hashed = rows_digest("task rows", (array.tobytes() for each in arrays for array in each))
+        return cls([[one] for one in tokens], corpus.ids, hashed, **fields)
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of an example, special tokens included."""
-        return np.array(self._tokens[index].ids, dtype=np.int64)
+        """Token ids of an example, special tokens included; those of all choices, concatenated."""
+        return np.concatenate(self._texts(index))
 
     def example(self, index: int) -> Example:
-        """One text, which contains both texts of a pair, with the segment of each token."""
-        segments = self._tokens[index].segments
-        more = {} if segments is None else {SEGMENTS: np.array(segments, dtype=np.int64)}
-        fields = {name: np.asarray(values[index]) for name, values in self._fields.items()}
-        return Example(texts=(self.row(index),), labels={**fields, **more})
+        """One text, which contains both texts of a pair, or one text per choice, with the segment of each token."""
+        tokens = self._tokens[index]
+        labels = {name: np.asarray(values[index]) for name, values in self._fields.items()}
+        if tokens[0].segments is not None:
+            segments = padded([one.segments or [] for one in tokens], 0)
+            labels[SEGMENTS] = segments if len(tokens) > 1 else segments[0]
+        return Example(texts=tuple(self._texts(index)), labels=labels)
+
+    def _texts(self, index: int) -> list[np.ndarray]:
+        return [np.array(one.ids, dtype=np.int64) for one in self._tokens[index]]
+
+
+def padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
+    """Rows of unequal length, padded and stacked: int64 (row, token)."""
+    found = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
+    for index, row in enumerate(rows):
+        found[index, : len(row)] = row
+    return found
+
+
+def rows_digest(kind: str, parts: Iterable[bytes]) -> str:
+    """A digest of the rows of a part."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(part)
+    return digest([kind, hashed.hexdigest()])
 
 
 def read_texts(
@@ -194,15 +226,6 @@ def _separator(tokenizer: PreTrainedTokenizerBase) -> int:
             "Set one: tokenizer.sep_token = ..., or load the tokenizer that belongs to the model."
         )
     return mark
-
-
-def _digest(tokens: Sequence[Tokens], fields: Mapping[str, Sequence[np.ndarray] | np.ndarray]) -> str:
-    hashed = hashlib.sha256()
-    for one, *values in zip(tokens, *fields.values(), strict=True):
-        hashed.update(np.array([*one.ids, -1, *(one.segments or ()), -1], dtype=np.int64).tobytes())
-        for value in values:
-            hashed.update(np.asarray(value).tobytes())
-    return digest(["task rows", hashed.hexdigest()])
 
 
 # Runs a model with a task's head over batches of examples.

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from infoflow.corpus import Corpus, normalised, sentences_of
-from infoflow.foundation import NUM_BLOCKS, Scale, comparable, replicate_weights
-from infoflow.models import BleuStatistics, bleu_by_block, bleu_statistics, rouge
+from infoflow.foundation import NUM_BLOCKS, Scale, block_sums, comparable, replicate_weights
+from infoflow.models import BleuStatistics, bleu_by_block, rouge
 from infoflow.results import estimate, ratio_estimate
 
 from ._scoring import blocks_of
@@ -17,7 +17,10 @@ from ._task import Score
 Wanted = Callable[[Corpus], list[list[str]]]  # right answers of each example, the main one first
 Metric = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 """A metric from the predictions and references of all examples; 1 is best."""
+Resampled = Callable[[np.ndarray], float]
+"""A metric of a whole part, given the weight of each block of examples."""
 
+_WHOLE = np.ones(NUM_BLOCKS)
 _LOOKED_AT = 500  # maximum number of training examples for choosing a guess
 
 
@@ -46,10 +49,8 @@ def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
 def mean_score(metric: str, values: np.ndarray, corpus: Corpus, baseline: float, scale: Scale = "share") -> Score:
     """The mean of per-example values, with its interval over blocks of examples."""
     blocks = blocks_of(corpus)
-    sums = np.bincount(blocks, weights=values, minlength=NUM_BLOCKS)
-    return Score(
-        metric=metric, row=ratio_estimate(sums, np.bincount(blocks, minlength=NUM_BLOCKS) * 1.0, baseline, scale)
-    )
+    sums, counts = block_sums(values, blocks), block_sums(np.ones(len(values)), blocks)
+    return Score(metric=metric, row=ratio_estimate(sums, counts, baseline, scale))
 
 
 def _lead(corpus: Corpus) -> list[str]:
@@ -86,8 +87,7 @@ def text_scores(said: Sequence[str], wanted: Wanted, corpus: Corpus, train: Corp
     guess = guess_score(mean_of(exact_text), wanted, corpus, train)
     return [
         *scores,
-        _of_whole("bleu", _bleu, said, references, corpus, guess_score(corpus_bleu, wanted, corpus, train)),
-        _of_whole("chrf", _chrf, said, references, corpus, guess_score(corpus_chrf, wanted, corpus, train)),
+        *(_of_whole(name, whole, said, wanted, corpus, train) for name, whole in (("bleu", _bleu), ("chrf", _chrf))),
         mean_score("exact_match", values, corpus, guess),
     ]
 
@@ -97,61 +97,47 @@ def exact_text(said: str, wanted: Sequence[str]) -> float:
     return float(normalised(said) in map(normalised, wanted))
 
 
-def corpus_bleu(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
-    """BLEU of all texts as one corpus, 0 to 1."""
-    return bleu_statistics(said, wanted, lowercase=True).score / 100
-
-
-def corpus_chrf(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
-    """chrF of all texts as one corpus, 0 to 1."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    said, wanted = _comparable(said, wanted)
-    return float(CHRF(lowercase=True).corpus_score(said, _streams(wanted)).score) / 100
-
-
 def _of_whole(
-    metric: str, of: Any, said: Sequence[str], wanted: Sequence[Sequence[str]], corpus: Corpus, baseline: float
+    name: str, whole: Callable[..., Resampled], said: Sequence[str], wanted: Wanted, corpus: Corpus, train: Corpus
 ) -> Score:
     """A metric with one value per part, and its interval over blocks of examples."""
+
+    def metric(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+        return whole(texts, references, np.zeros(len(texts), dtype=np.int64))(_WHOLE)
+
     blocks = blocks_of(corpus)
-    value, replicates = of(said, wanted, blocks)
-    units = len(np.unique(blocks))
-    return Score(metric=metric, row=estimate(value, replicates, baseline, len(said), scale="share", units=units))
+    score, baseline = whole(said, wanted(corpus), blocks), guess_score(metric, wanted, corpus, train)
+    replicates, units = np.array([score(weights) for weights in replicate_weights()]), len(np.unique(blocks))
+    return Score(metric=name, row=estimate(score(_WHOLE), replicates, baseline, len(said), scale="share", units=units))
 
 
-def _bleu(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarray) -> tuple[float, np.ndarray]:
-    """BLEU from the statistics of each block, and of every resample of blocks."""
+def _bleu(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarray) -> Resampled:
+    """BLEU of all texts as one corpus, 0 to 1."""
     statistics = bleu_by_block(said, wanted, blocks)
 
     def score(weights: np.ndarray) -> float:
         drawn = (one * int(weights[block]) for block, one in statistics.items() if weights[block])
         return sum(drawn, start=BleuStatistics.zero()).score / 100
 
-    return score(np.ones(NUM_BLOCKS)), np.array([score(weights) for weights in replicate_weights()])
+    return score
 
 
-def _chrf(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarray) -> tuple[float, np.ndarray]:
-    """chrF, computed as in `_bleu`, because its counts of matching character n-grams add up over texts."""
+def _chrf(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarray) -> Resampled:
+    """chrF of all texts as one corpus, 0 to 1; its counts of matching character n-grams add up over texts."""
     from sacrebleu.metrics.chrf import CHRF
 
-    metric, (said, wanted) = CHRF(lowercase=True), _comparable(said, wanted)
-    counts = np.array(metric._extract_corpus_statistics(said, _streams(wanted)), dtype=np.float64)
-    sums = np.zeros((NUM_BLOCKS, counts.shape[1]))
-    np.add.at(sums, blocks, counts)
+    metric = CHRF(lowercase=True)
+    references = _streams([[comparable(text) for text in right] for right in wanted])
+    sums = block_sums(np.array(metric._extract_corpus_statistics([*map(comparable, said)], references)), blocks)
 
     def score(weights: np.ndarray) -> float:
         drawn = (weights @ sums).round().astype(int).tolist()
         return float(metric._compute_score_from_stats(drawn).score) / 100
 
-    return score(np.ones(NUM_BLOCKS)), np.array([score(weights) for weights in replicate_weights()])
+    return score
 
 
 def _streams(wanted: Sequence[Sequence[str]]) -> list[list[str | None]]:
     """Transposed references: list i has the i-th reference of each text, or None where a text has fewer."""
     most = max(map(len, wanted))
     return [[right[index] if index < len(right) else None for right in wanted] for index in range(most)]
-
-
-def _comparable(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    return [comparable(text) for text in said], [[comparable(text) for text in right] for right in wanted]

@@ -203,7 +203,8 @@ class _Tuning:
             found[str(rate)] = self._tried(seed, rate)
             progress.advance(1)
             write_key(self.home, self.key, found)
-            self._drop_all_but_best(seed, found)
+            for other in set(map(float, found)) - {_best(found)}:
+                shutil.rmtree(self._work(seed, other), ignore_errors=True)
         best = _best(found)
         if found[str(best)] == _DIVERGED:
             raise self._diverged(", ".join(found))
@@ -235,12 +236,6 @@ class _Tuning:
         score = self.task.scores(self._predictions(module, "dev", self.task), self.parts.dev, self.parts.train)[0]
         value = float(score.row["value"])
         return value if math.isfinite(value) else _NO_NUMBER
-
-    def _drop_all_but_best(self, seed: int, found: dict[str, float]) -> None:
-        best = _best(found)
-        for rate in map(float, found):
-            if rate != best:
-                shutil.rmtree(self._work(seed, rate), ignore_errors=True)
 
     def _tell(self, found: dict[str, float]) -> None:
         said = {rate: "diverged" if value == _DIVERGED else f"{value:.3f}" for rate, value in found.items()}

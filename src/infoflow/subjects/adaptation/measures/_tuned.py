@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from infoflow.training import ExampleRows
 
 from ._body import mixed_body
 from ._task import AbstractTask, Predictions, Score
-from ._task_parts import TaskParts, task_tokenizer
+from ._task_parts import task_reader
 
 _BATCH_TOKENS = 8192
 _LONGEST = 300  # maximum characters of a text in a table
@@ -94,16 +95,8 @@ class TunedModel:
     def score(self, corpus: Corpus, train: Corpus, device: str = "auto") -> list[Score]:
         """The task's metrics on a labelled corpus, the main one first; the baseline guess may use `train`."""
         model = self.load(device)
-        parts = TaskParts(
-            task=self.task,
-            train=train,
-            dev=corpus,
-            test=corpus,
-            tokenizer=task_tokenizer(model),
-            target_tokenizer=model.target_tokenizer,
-            max_length=self.max_length,
-        )
-        predictions = predictions_of(self.task, model.module, parts.rows("test"), corpus, parts.vocabulary)
+        reader = task_reader(model, self.task, self.max_length)
+        predictions = predictions_of(self.task, model.module, reader.read(corpus), corpus, reader.vocabulary)
         return self.task.scores(predictions, corpus, train)
 
 
@@ -191,13 +184,11 @@ def read_key(home: Path) -> dict[str, Any] | None:
     path = home / KEY_FILE
     if not path.exists():
         return None
-    try:
+    with suppress(*_FAULTS):
         saved = read_object(path)
         rates = {str(float(rate)): float(value) for rate, value in saved["rates"].items()}
         if isinstance(saved["key"], dict) and all(math.isfinite(value) for value in rates.values()):
             return {"key": saved["key"], "rates": rates}
-    except _FAULTS:
-        pass
     raise UserError(
         f"{path} is damaged, so the settings of these models are unknown.\n"
         f"Choose another output folder, or remove {home} to tune again."
@@ -213,14 +204,12 @@ def write_results(folder: Path, scores: Rows, answers: Rows) -> None:
 def read_results(folder: Path) -> dict[str, Rows]:
     """Scores and answers, as written by `write_results`."""
     path = folder / RESULTS_FILE
-    try:
+    with suppress(*_FAULTS):
         found = read_object(path)
         rows = {name: [dict(row) for row in found[name]] for name in ("scores", "answers")}
         wanted = _digest(rows, folder)
         if found.get("digest", wanted) == wanted:  # older tunings have no digest
             return rows
-    except _FAULTS:
-        pass
     raise UserError(
         f"{path}, or {TASK_FILE} in the same folder, is damaged or missing.\n"
         f"Remove {folder}, and run the command again: only this seed is trained again."

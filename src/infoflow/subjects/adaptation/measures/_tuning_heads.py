@@ -72,7 +72,7 @@ def tuning_heads(
     few = TaskPart(task, corpus, start, options, most=costs_on)
     costs = [head_costs(one, few) for one in after]
     before_costs = _pretraining_costs(before, pretraining, sentences, options)
-    roles = [_Attending.of(one, read.corpus, options) for one in (start, *after)]
+    roles = [_attending(one, read.corpus, options) for one in (start, *after)]
     rows = []
     for index, head in enumerate(all_heads(start.anatomy)):
         rows.append(
@@ -80,7 +80,7 @@ def tuning_heads(
             | changes.get(head, _NOT_READ)
             | _roles(head, roles)
             | {"cost_before": before_costs.get(head, float("nan"))}
-            | ratio_estimate(np.mean([one.sums[:, index] for one in costs], axis=0), costs[0].counts, 0.0)
+            | ratio_estimate(np.mean([sums[:, index] for sums, _ in costs], axis=0), costs[0][1], 0.0)
         )
     return tuned_table(TUNING_HEADS, rows)
 
@@ -96,41 +96,33 @@ def _mean_changes(before: Model, after: Sequence[Model], part: TaskPart) -> dict
     return found
 
 
-class _Attending:
+def _attending(model: Model, corpus: Corpus, options: PassOptions) -> dict[Head, tuple[float, list[str]]]:
     """Confidence and roles of one model's heads."""
-
-    def __init__(self, confidence: Mapping[Head, float], roles: Mapping[Head, list[str]]) -> None:
-        self.confidence, self.roles = confidence, roles
-
-    @classmethod
-    def of(cls, model: Model, corpus: Corpus, options: PassOptions) -> "_Attending":
-        measures: list[AbstractMeasure] = [
-            Confidence(),
-            PositionalScores(offsets=(-2, -1, 1, 2)),
-            SurfaceStatistics(),
-            RareTokenScores(),
-        ]
-        tables = measure(
-            model, corpus, [*measures, RelationScores()] if corpus.columns >= _TREES else measures, options
-        )
-        held = head_roles(tables)
-        held = held[held["holds"]].assign(margin=lambda frame: frame["held_out"] - frame["limit"])
-        roles: dict[Head, list[str]] = {}
-        for row in held.sort_values("margin", ascending=False, kind="stable").to_dict("records"):
-            roles.setdefault(_head_of(row), []).append(row["role"])
-        return cls({_head_of(row): row["value"] for row in tables[HEAD_CONFIDENCE.name].to_dict("records")}, roles)
+    measures: list[AbstractMeasure] = [
+        Confidence(),
+        PositionalScores(offsets=(-2, -1, 1, 2)),
+        SurfaceStatistics(),
+        RareTokenScores(),
+    ]
+    tables = measure(model, corpus, [*measures, RelationScores()] if corpus.columns >= _TREES else measures, options)
+    held = head_roles(tables)
+    held = held[held["holds"]].assign(margin=lambda frame: frame["held_out"] - frame["limit"])
+    roles: dict[Head, list[str]] = {}
+    for row in held.sort_values("margin", ascending=False, kind="stable").to_dict("records"):
+        roles.setdefault(_head_of(row), []).append(row["role"])
+    confidence = {_head_of(row): row["value"] for row in tables[HEAD_CONFIDENCE.name].to_dict("records")}
+    return {head: (value, roles.get(head, [])) for head, value in confidence.items()}
 
 
 def _head_of(row: Mapping[Any, Any]) -> Head:
     return str(row["stack"]), str(row["kind"]), int(row["layer"]), int(row["head"])
 
 
-def _roles(head: Head, models: Sequence[_Attending]) -> dict[str, Any]:
+def _roles(head: Head, models: Sequence[Mapping[Head, tuple[float, list[str]]]]) -> dict[str, Any]:
     """Confidence and roles of a head in the model before tuning and in the tuned models."""
-    before, *after = ([*one.roles.get(head, [])] for one in models)
+    confidence, (before, *after) = zip(*(one.get(head, (float("nan"), [])) for one in models), strict=True)
     votes = [role for roles in after for role in roles]
     kept = [role for role in dict.fromkeys(votes) if 2 * votes.count(role) >= len(after)]
-    confidence = [one.confidence.get(head, float("nan")) for one in models]
     return {
         "confidence_before": confidence[0],
         "confidence_after": float(np.mean(confidence[1:])),

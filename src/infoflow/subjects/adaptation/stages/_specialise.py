@@ -13,7 +13,15 @@ import torch
 
 from infoflow.corpus import Corpus
 from infoflow.flow import is_first
-from infoflow.foundation import NUM_BLOCKS, block_of, current_display, provenance, replicate_weights, running_words
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    block_of,
+    block_sums,
+    current_display,
+    provenance,
+    replicate_weights,
+    running_words,
+)
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
 from infoflow.report import check_output
@@ -30,10 +38,10 @@ from infoflow.studies.stages._train import Train, training_estimate
 from infoflow.subjects.probing.settings import ProbingPlan
 from infoflow.training import TrainingData, train, usable_device
 
-from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, Parent, extend_vocabulary, leakage, load_parent
+from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, Parent, leakage, load_parent
 from ..settings import TunePlan
 from ._specialised import Specialised, specialised
-from ._study_tasks import AS_IS, SCRATCH, StudyDomain, StudyTasks
+from ._study_tasks import AS_IS, SCRATCH, StudyDomain, StudyTasks, learned_tokens
 
 TEXTS = ("domain", "general")
 _VERSION = 1  # increase when the same models are scored differently
@@ -209,20 +217,13 @@ def loss_per_word(
                 counts[index, blocks[rows[0]]] += losses[term].count
     tokens, words = _lengths(objective, data, corpus)
     weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
-    scale = (weights @ tokens) / (weights @ words)
-    found, base = (_weighted(objective, weights, part, counts) * scale for part in (sums, guesses))
-    return estimate(float(found[0]), found[1:], float(base[0]), int(words.sum()))
-
-
-def _weighted(objective: AbstractObjective, weights: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The loss of the objective (weighted over terms) for each draw of blocks; `sums`, `counts`: (term, block)."""
-    return np.sum(
-        [
-            objective.term_weights[term] * (weights @ sums[index]) / (weights @ counts[index])
-            for index, term in enumerate(objective.term_weights)
-        ],
-        axis=0,
+    scale, shares = (weights @ tokens) / (weights @ words), [objective.term_weights[term] for term in terms]
+    found, base = (
+        sum(share * (weights @ own) / (weights @ num) for share, own, num in zip(shares, part, counts, strict=True))
+        * scale
+        for part in (sums, guesses)
     )
+    return estimate(float(found[0]), found[1:], float(base[0]), int(words.sum()))
 
 
 def _lengths(objective: AbstractObjective, data: TrainingData, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
@@ -232,10 +233,9 @@ def _lengths(objective: AbstractObjective, data: TrainingData, corpus: Corpus) -
     rows = data.target if objective.needs_translation else data.source
     assert rows is not None
     of_rows, of_texts = block_of(content_ids_of(data.source, corpus)), block_of(corpus.content_ids)
-    tokens, words = np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS)
-    np.add.at(tokens, of_rows, [int((~vocabulary.is_special[rows.row(row)]).sum()) for row in range(len(of_rows))])
-    np.add.at(words, of_texts, [len(running_words(text)) for text in corpus.column(side)])
-    return tokens, words
+    tokens = np.array([(~vocabulary.is_special[rows.row(row)]).sum() for row in range(len(of_rows))])
+    words = np.array([len(running_words(text)) for text in corpus.column(side)])
+    return block_sums(tokens, of_rows), block_sums(words, of_texts)
 
 
 # `train_further`: continue training any compatible model with any objective, on another corpus.
@@ -281,7 +281,7 @@ def _trained(
 
     def tokenizers(text: Corpus) -> Tokenizers:
         if new_tokens:
-            extended.append(with_new_tokens(parent, text, objective, new_tokens))
+            extended.append(parent.extended(learned_tokens(parent.tokenizer, text, new_tokens), objective))
         return extended[-1].tokenizer, extended[-1].target_tokenizer
 
     data = prepare(plan, run.path / "work", tokenizers)
@@ -300,16 +300,6 @@ def _trained(
     facts["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     facts["validation_loss"] = objective.weighted(losses) if losses else math.nan
     return TrainedModel(folder=result.model, facts=facts)
-
-
-def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, num: int) -> Parent:
-    """The parent with up to `num` additional tokens, learned on `text`."""
-    vocabulary = extend_vocabulary(parent.tokenizer, text.column("text"), num)
-    current_display().note(
-        f"{len(vocabulary.pieces):,} tokens were learned on {text.name} and added; each starts as the mean of its "
-        "pieces."
-    )
-    return parent.extended(vocabulary, objective)
 
 
 def _alone(plan: StudyPlan, objective: str, seed: int) -> StudyPlan:

@@ -3,11 +3,12 @@
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.architectures import EncoderLayout, Layout
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others, is_first, wait_for_all
@@ -59,21 +60,23 @@ class StudyTasks:
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:
-        self._plan, self._path = plan, folder / "tasks.json"
-        self._read: dict[str, TaskData] = {}
-        self._prepared, self._noted = prepared, set[str]()
-        self._note = _known(self._path, self._of, "tasks") if prepared else {}
-        if self._note or not plan.tune:
-            return
-        self._note = {entry.name: _facts(self.data(entry), entry) for entry in plan.tune}
-        if not prepared:
-            self._check_sizes()
-        _write_note(self._path, {"of": self._of, "tasks": self._note})
+        self._plan, self._prepared = plan, prepared
+        self._read, self._noted = dict[str, TaskData](), set[str]()
+        self._note: dict[str, Any] = {}
+        if plan.tune:
+            of = digest([version("infoflow"), _VERSION, [_source(one) for one in plan.tune]])
+            self._note = _kept(folder / "tasks.json", "tasks", of, prepared, self._looked_at)
 
-    @cached_property
-    def _of(self) -> str:
-        sources = [_source(one) for one in self._plan.tune]
-        return digest([version("infoflow"), _VERSION, sources])
+    def _looked_at(self) -> dict[str, Any]:
+        """Facts about each task; raises a UserError for too few examples before anything is trained, and reports which
+        classes have none.
+        """
+        self._note = {entry.name: _facts(self.data(entry), entry) for entry in self._plan.tune}
+        if not self._prepared:
+            for entry in self._plan.tune:
+                for size in self.sizes(entry):
+                    training_part(self.data(entry), size, "")
+        return self._note
 
     def data(self, entry: TunePlan) -> TaskData:
         """The parts of a task."""
@@ -82,10 +85,6 @@ class StudyTasks:
             with silent:
                 self._read[entry.name] = first_then_others(lambda: _task_data(entry))
         return self._read[entry.name]
-
-    def named(self, name: str) -> TunePlan:
-        """The plan's table for a task."""
-        return next(entry for entry in self._plan.tune if entry.name == name)
 
     def digest(self, entry: TunePlan) -> str:
         """Digest of the content of all parts."""
@@ -104,12 +103,6 @@ class StudyTasks:
                 f"{entry.name} has {have:,} training examples, so tuning on {', '.join(map(str, beyond))} is skipped."
             )
         return [size for size in dict.fromkeys(sizes) if size <= have] or [0]
-
-    def _check_sizes(self) -> None:
-        """Raise a UserError for too few examples before anything is trained, and report which classes have none."""
-        for entry in self._plan.tune:
-            for size in self.sizes(entry):
-                training_part(self.data(entry), size, "")
 
     def fitting(self, entry: TunePlan, recipes: Sequence[Recipe]) -> list[Recipe]:
         """The recipes whose models can be tuned for the task; the others are reported."""
@@ -193,21 +186,31 @@ def _facts(data: TaskData, entry: TunePlan) -> dict[str, Any]:
     return {"digest": digest(content), "shape": data.shape, "train": len(data.train)}
 
 
-def _known(path: Path, of: str, what: str) -> dict[str, Any]:
-    """Content `what` of a stored note; empty if the note is missing, damaged, or from another plan."""
-    try:
-        facts = read_object(path)
-        return facts[what] if facts["of"] == of else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-
-
-def _write_note(path: Path, note: dict[str, Any]) -> None:
+def _kept(path: Path, what: str, of: str, prepared: bool, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The stored content `what` of a note, if another process has prepared it for the same plan; otherwise made and
+    stored.
+    """
+    if prepared:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            note = read_object(path)
+            if note["of"] == of:
+                return note[what]
+    found = make()
     if is_first():
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
-            temporary.write_text(json.dumps(note), encoding="utf-8")
+            temporary.write_text(json.dumps({"of": of, what: found}), encoding="utf-8")
     wait_for_all()
+    return found
+
+
+def learned_tokens(tokenizer: PreTrainedTokenizerBase, text: Corpus, num: int) -> ExtendedVocabulary:
+    """The tokenizer with up to `num` more tokens, learned on `text`; a note reports them."""
+    found = extend_vocabulary(tokenizer, text.column("text"), num)
+    current_display().note(
+        f"{len(found.pieces):,} tokens were learned on {text.name} and added; each starts as the mean of its pieces."
+    )
+    return found
 
 
 # The domain corpus of a study, for continued models and models from scratch.
@@ -223,16 +226,10 @@ class StudyDomain:
 
     def __init__(self, plan: StudyPlan, folder: Path, general: Callable[[], StudyData], prepared: bool) -> None:
         self.plan, self._folder, self._general, self._prepared = plan, folder, general, prepared
-        path = folder / "domain.json"
-        self._note = _known(path, self._of, "facts") if prepared else {}
-        if self._note or not plan.domain.corpus:
-            return
-        self._note = self._looked_at()
-        _write_note(path, {"of": self._of, "facts": self._note})
-
-    @cached_property
-    def _of(self) -> str:
-        return digest([version("infoflow"), self.plan.domain, self.plan.corpus, self.plan.objectives])
+        self._note: dict[str, Any] = {}
+        if plan.domain.corpus:
+            of = digest([version("infoflow"), plan.domain, plan.corpus, plan.objectives])
+            self._note = _kept(folder / "domain.json", "facts", of, prepared, self._looked_at)
 
     def key(self, strategy: str) -> str:
         """Key of the domain's data for a strategy."""
@@ -285,11 +282,7 @@ class StudyDomain:
         general, num = self._general(), self.plan.domain.extend_vocabulary
         if not num:
             return general.tokenizer, general.target_tokenizer
-        self._extended = extend_vocabulary(general.tokenizer, text.column("text"), num)
-        current_display().note(
-            f"{len(self._extended.pieces):,} tokens were learned on {text.name} and added; each starts as the mean of "
-            "its pieces."
-        )
+        self._extended = learned_tokens(general.tokenizer, text, num)
         return self._extended.tokenizer, general.target_tokenizer
 
     def _cut_up(self, given: Any) -> StudyData:

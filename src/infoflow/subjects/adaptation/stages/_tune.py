@@ -51,7 +51,7 @@ class OfTuned(AbstractStage):
         return self.models.bench
 
     def columns(self) -> Mapping[str, Any]:
-        return self.tuned.columns()
+        return self.tuned.subject.keys()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -154,10 +154,6 @@ class TunedSubject:
             "control": self.control,
         }
 
-    def columns(self) -> dict[str, Any]:
-        """The subject's values in the key columns of tables, which are those of the pretrained model."""
-        return self.subject.keys()
-
 
 def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
     """All tunings that a plan requests, by task and model; those with a frozen body come last, grouped by model."""

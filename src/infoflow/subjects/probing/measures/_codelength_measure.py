@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, Reader
-from infoflow.foundation import Scale, UserError, current_display, stream
+from infoflow.foundation import Scale, UserError, block_sums, current_display, stream
 from infoflow.representations import Schedule
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._codelength import DescriptionLength
 from ._codelength_codes import VariationalTraining, online_codelength, variational_codelength
 from ._features import LayerInputs, Scaling
-from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
+from ._probe_scores import SEED_COLUMNS, replicated, seed_estimate
 from ._probed_task import PARTS, ProbedTask, TaskChoice, control_labels, example_types, probed_task
 
 CODES = ("online", "variational")

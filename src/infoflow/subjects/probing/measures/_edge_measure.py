@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from infoflow.flow import Intervention, PassOptions, Reader, describe_measure
-from infoflow.foundation import Scale, digest
+from infoflow.foundation import Scale, block_sums, digest
 from infoflow.representations import Schedule
 from infoflow.results import Column, TableSchema, estimate_columns
 
@@ -28,7 +28,7 @@ from ._depth_statistics import (
     negative_mass,
 )
 from ._edge_probe import EdgeSettings, Spans, edge_probe
-from ._probe_scores import SEED_COLUMNS, block_sums, f1_counts, replicated, seed_estimate, with_still_sides
+from ._probe_scores import SEED_COLUMNS, f1_counts, replicated, seed_estimate, with_still_sides
 from ._probed_task import ProbedTask, TaskChoice, probed_task
 
 _GAIN: Scale = (-1.0, 1.0)  # range of a difference of two F1 scores

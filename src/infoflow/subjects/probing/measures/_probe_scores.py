@@ -19,6 +19,7 @@ from infoflow.foundation import (
     block_effects,
     block_interval,
     block_of,
+    block_sums,
     interval_over_seeds,
     replicate_weights,
 )
@@ -113,13 +114,6 @@ def _still(drawn: np.ndarray) -> bool:
     """Whether no usable resample changes the value of any seed."""
     usable = drawn[:, np.isfinite(drawn).all(axis=0)]
     return bool(usable.size) and bool((usable == usable[:, :1]).all())
-
-
-def block_sums(costs: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    """Sums (64, ...) of numbers (examples, ...) over the examples of each bootstrap block."""
-    sums = np.zeros((64, *costs.shape[1:]))
-    np.add.at(sums, blocks, costs)
-    return sums
 
 
 def replicated(sums: np.ndarray) -> np.ndarray:

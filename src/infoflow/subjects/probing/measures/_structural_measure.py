@@ -10,12 +10,12 @@ import pandas as pd
 
 from infoflow.corpus import split_numbers
 from infoflow.flow import Intervention, PassOptions, Reader
-from infoflow.foundation import UserError, block_of, current_display, replicate_weights, running_words
+from infoflow.foundation import UserError, block_of, block_sums, current_display, replicate_weights, running_words
 from infoflow.representations import Schedule
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._features import WordFeatures, shared_features
-from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
+from ._probe_scores import SEED_COLUMNS, replicated, seed_estimate
 from ._probed_task import chosen_sentences
 from ._structural_probe import (
     STRUCTURES,

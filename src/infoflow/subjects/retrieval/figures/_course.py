@@ -95,8 +95,8 @@ def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 def _answered(right: pd.DataFrame, models: ModelSelection) -> str:
     """Each variant's final accuracy, and the update at which it had made half of its gain."""
     stated = []
-    for one in models.present(right):
-        curve = of(right, series=one.key).sort_values("update").set_index("update")["value"]
+    for one, rows in models.each(right):
+        curve = rows.sort_values("update").set_index("update")["value"]
         rise = f" (half of the rise by update {half_by(curve):,})" if curve.iloc[-1] > curve.iloc[0] else ""
         stated.append(f"{one.label} {number(100 * float(curve.iloc[-1]), 0)}%{rise}")
     return f"Right answers about held-out facts at the end: {listed(stated)}."
@@ -118,8 +118,8 @@ def _terms(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
         how = {"mark": "—", "size": 0, "touch": 60, "tooltip": stated}
         panels.append(Panel(spec=named_lines(rows, at, models.present(rows), _HEIGHT, **how), title=str(term)))
     first, answer = of(data, term=data["term"].iloc[0]), []
-    for one in models.present(first):
-        curve = of(first, series=one.key).sort_values("update").set_index("update")["value"]
+    for one, rows in models.each(first):
+        curve = rows.sort_values("update").set_index("update")["value"]
         ends = ends_words(curve, "nats", 2)
         answer.append(f"In {one.label}, the reader term goes {ends}, half of the way by update {half_by(curve):,}.")
     bands = band_words(int(own["seed"].nunique()), over="")

@@ -11,7 +11,7 @@ from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, tips
 from infoflow.report.forms._lines import SHARE, control_lines, named_lines
 from infoflow.report.forms._marks import Constant
-from infoflow.subjects.adaptation.figures._rows import of, square_chart
+from infoflow.subjects.adaptation.figures._rows import of, square_panels
 
 from ..measures import EVIDENCE_ABLATION, EVIDENCE_FLOW, EVIDENCE_HEADS
 from ._rows import FLOW, drawn, ends_of, every_exposure, seeds_note
@@ -40,11 +40,11 @@ def _knock_out(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     if own.empty:
         return None
     data = drawn(own, ["what", "layer"], models, (-1.0, 1.0))  # bounds of a difference of shares
-    series, ends = models.present(data), ends_of(data, 0.0)
+    ends = ends_of(data, 0.0)
     return Drawn(
         data=data,
-        panels=[Panel(spec=_edges(of(data, series=one.key), ends), title=one.label) for one in series],
-        answer=[_ways(of(data, series=one.key), one.label) for one in series],
+        panels=[Panel(spec=_edges(rows, ends), title=one.label) for one, rows in models.each(data)],
+        answer=[_ways(rows, one.label) for one, rows in models.each(data)],
         caption=f"{seeds_note(data)} Right passage. Grey: the same number of random edges, mean over lines.",
     )
 
@@ -83,28 +83,15 @@ def _heads(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     shown = data.assign(
         label=[f"layer {int(layer)}" for layer in data["layer"]],
         text=[f"{100 * value:.0f}" for value in data["value"]],
-        told=data["shown"],
+        shown=data["shown"] + [f"; random document {number(base, 2)}" for base in data["baseline"]],
         set=0,
     ).sort_values("head", kind="stable")
-    shown["shown"] = [
-        f"{stated}; random document {number(base, 2)}"
-        for stated, base in zip(shown["told"], shown["baseline"], strict=True)
-    ]
-    series, most = models.present(data), float(data["value"].max())
-    num = _num_copying(own)
-    how = {
-        "across": "head",
-        "labels": [f"layer {layer}" for layer in layers],
-        "title": "head",
-        "quantity": "copy score",
-    }
+    num, labels = _num_copying(own), [f"layer {layer}" for layer in layers]
+    how = {"across": "head", "labels": labels, "title": "head", "quantity": "copy score"}
     return Drawn(
         data=data,
-        panels=[
-            Panel(spec=square_chart(of(shown, series=one.key), **how, strongest=most), title=one.label)
-            for one in series
-        ],
-        answer=[_copiers(of(data, series=one.key), num[one.key], one.label) for one in series],
+        panels=square_panels(shown, models.present(data), **how),
+        answer=[_copiers(rows, num[one.key], one.label) for one, rows in models.each(data)],
         caption=f"{seeds_note(data)} Numbers, where they fit: 100 × the copy score. All panels share one scale.",
     )
 
@@ -134,7 +121,7 @@ def _ablation(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     if own.empty:
         return None
     data = drawn(own, ["document", "removed"], models, SHARE)
-    series, ends = models.present(data), ends_of(data, 0.0, 1.0)
+    ends = ends_of(data, 0.0, 1.0)
     contradicted = _CONTRADICTED if "conflict" in set(data["document"].astype(str)) else ""
     return Drawn(
         data=data,
@@ -143,7 +130,7 @@ def _ablation(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
             for name, title in _LEFT.items()
             if name in set(data["document"].astype(str))
         ],
-        answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
+        answer=[_without(rows, one.label) for one, rows in models.each(data)],
         caption=f"{seeds_note(data)} Trained facts, where measured. Dashed: the same number of random other heads.",
         facts={"contradicted": contradicted},
     )

@@ -98,17 +98,14 @@ def _index(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
         return None
     data = drawn(own, ["index", "label"], models, SHARE)
     rows, before = of(data, index="edited"), of(data, index="as-trained")
-    series, tooltip = models.present(rows), tips("label:N", "shown:N|answered so", "baseline:Q|guess|.3f")
-    panels = []
-    for one in series:
-        part, grey = (of(each, series=one.key) for each in (rows, before))
-        panels.append(
-            Panel(spec=share_dots(part, models, "share of questions", tooltip, grey, step=32), title=one.label)
-        )
+    tooltip, panels = tips("label:N", "shown:N|answered so", "baseline:Q|guess|.3f"), []
+    for one, part in models.each(rows):
+        chart = share_dots(part, models, "share of questions", tooltip, of(before, series=one.key), step=32)
+        panels.append(Panel(spec=chart, title=one.label))
     return Drawn(
         data=data,
         panels=panels,
-        answer=[_swapped(of(rows, series=one.key), one.label) for one in series],
+        answer=[_swapped(part, one.label) for one, part in models.each(rows)],
         caption=f"{seeds_note(data)} Nothing is trained further. Grey cross: with the training index; dashed tick: a "
         "guess.",
         payload={"count": len(edited)},

@@ -2,9 +2,10 @@
 
 # V variant, B row, T token, D width
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -256,13 +257,16 @@ def _tokens(inputs: FactInputs, seed: int) -> tuple[dict[str, np.ndarray], dict[
 _Outputs = dict[tuple[str, int], Tensor]
 
 
-def _modules(model: Model) -> dict[str, list[str]]:
-    """For each site, the names of the modules, one per layer, that output it."""
+@contextmanager
+def _at_sites(model: Model, seen: Callable[[str, int, Tensor], Tensor | None]) -> Iterator[None]:
+    """Call `seen` with the site, the layer and the output of every FFN and attention; it may return another output."""
     stack = model.anatomy.reads
-    return {
-        "ffn": feed_forward_outputs(model, stack.name),
-        "attention": [layer.attentions["self"].output_projection for layer in stack.layers],
-    }
+    attentions = [layer.attentions["self"].output_projection for layer in stack.layers]
+    with (
+        module_outputs(model, feed_forward_outputs(model, stack.name), partial(seen, "ffn")),
+        module_outputs(model, attentions, partial(seen, "attention")),
+    ):
+        yield
 
 
 @torch.no_grad()
@@ -273,20 +277,13 @@ def _clean_run(model: Model, inputs: FactInputs) -> tuple[np.ndarray, _Outputs]:
     def keep(site: str, layer: int, output: Tensor) -> None:
         found[site, layer] = output
 
-    modules = _modules(model)
-    with (
-        FastLinear(),
-        module_outputs(model, modules["ffn"], lambda layer, output: keep("ffn", layer, output)),
-        module_outputs(model, modules["attention"], lambda layer, output: keep("attention", layer, output)),
-    ):
+    with FastLinear(), _at_sites(model, keep):
         logits = logits_of(model, inputs)
     return choice_log_probabilities(logits, inputs), found
 
 
 @contextmanager
 def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> Iterator[None]:
-    modules = _modules(model)
-
     def edit(site: str, layer: int, output: Tensor) -> Tensor | None:
         if not any((site, layer) in one.sites for one in variants):
             return None
@@ -294,10 +291,7 @@ def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> It
         restored = clean[site, layer].repeat(len(variants), 1, 1)
         return torch.where(torch.from_numpy(here).to(output.device)[:, :, None], restored, output)
 
-    with (
-        module_outputs(model, modules["ffn"], lambda layer, output: edit("ffn", layer, output)),
-        module_outputs(model, modules["attention"], lambda layer, output: edit("attention", layer, output)),
-    ):
+    with _at_sites(model, edit):
         yield
 
 

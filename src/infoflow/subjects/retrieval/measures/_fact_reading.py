@@ -172,15 +172,8 @@ def attention_shares(
     ([0.6, 0.2], [1.8, 0.6])
     """
     real = np.ones_like(chosen) if real is None else real
-    try:
-        np.broadcast_shapes(weights.shape[-1:], chosen.shape[-1:], real.shape[-1:])
-        share = np.where(chosen, weights, 0.0).sum(axis=-1)
-        num, among = np.broadcast_arrays(real.sum(axis=-1), (chosen & real).sum(axis=-1), share)[:2]
-    except ValueError:
-        shapes = ", ".join(str(one.shape) for one in (weights, chosen, real))
-        raise UserError(
-            f"weights, chosen and real must have the same number of tokens and matching rows. Got the shapes {shapes}."
-        ) from None
+    share = np.where(chosen, weights, 0.0).sum(axis=-1)
+    num, among = np.broadcast_arrays(real.sum(axis=-1), (chosen & real).sum(axis=-1), share)[:2]
     relative = np.full(share.shape, np.nan)
     np.divide(share * num, among, out=relative, where=among > 0)
     return AttentionShares(share, relative)

@@ -1,6 +1,6 @@
 """The table `retrieval_scores`, and passages and training queries that give answers away."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,10 +104,7 @@ def answer_scores(
     if not len(said) == len(answers) == len(questions):
         raise UserError(f"Each question needs an answer. Got {len(said)}, {len(answers)} and {len(questions)}.")
     blocks = question_blocks(questions)
-    counts: dict[str, int] = {}
-    for one in answers:
-        counts[one[0]] = counts.get(one[0], 0) + 1
-    constant = max(counts, key=counts.__getitem__)
+    constant = Counter(one[0] for one in answers).most_common(1)[0][0]
     rows = []
     for metric, score in (("em", exact_match), ("f1", token_f1)):
         values = np.array([float(score(text, right)) for text, right in zip(said, answers, strict=True)])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from infoflow.corpus import Corpus, FactConfig, FactWorld, Vocabulary, generate_facts, train_tokenizer
-from infoflow.foundation import NUM_BLOCKS, block_of, current_display, digest, hash64
+from infoflow.foundation import block_of, block_sums, current_display, digest, hash64
 from infoflow.objectives import UNSUPERVISED, Batch
 from infoflow.subjects.adaptation.measures import load_task
 from infoflow.training import TokenRows, TrainingData
@@ -278,8 +278,8 @@ def training_accuracy(
         right[start : start + len(batch)] = _right(model, asking, batch.to(model.device))
     blocks = text_blocks(source, chosen)
     return TrainingAccuracy(
-        right=np.bincount(blocks, right, NUM_BLOCKS),
-        asked=np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64),
+        right=block_sums(right, blocks),
+        asked=block_sums(np.ones(len(blocks)), blocks),
         chance=chance,
     )
 
