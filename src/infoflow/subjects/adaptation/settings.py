@@ -44,7 +44,7 @@ class TunePlan(TuneSettings):
     methods are reported once.
 
     Each model has `methods` × `examples` × (`seeds` + the additional `learning_rates`) training runs, each of `epochs`
-    epochs (40 for a head on frozen features, which are computed once). Controls are only tuned in full.
+    epochs (40 for a head on frozen features, which are computed once). Controls are tuned only by the method "full".
     """
 
     name: Name = ""  # built in: grammar-tags, grammar-agreement, grammar-pairs, grammar-span, grammar-summary
@@ -97,7 +97,7 @@ class TunePlan(TuneSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DomainPlan(TextColumns):
-    """Pretraining on another corpus before tuning; disabled unless `corpus` is set, or "task" is the only phase.
+    """Pretraining on another corpus before tuning; disabled unless `corpus` is set or "task" is the only phase.
 
     "continued" trains a study's model further with its own tokenizer: in the phase "domain" on the corpus, in the phase
     "task" on the unlabelled texts of a task's training part, one model per task. "scratch" trains a new model only on

@@ -1,4 +1,4 @@
-"""Readings of tuned models: scores over tasks, change by layer, heads, and blocks reset to pretrained weights."""
+"""What the claims about tuned models read from tables: scores, change by layer, importance of heads, reset blocks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -107,17 +107,17 @@ def agreement(objective: Spec) -> Reading:
 
 
 def chance_agreement(objective: Spec) -> Reading:
-    """The agreement that random head orders reach in 5 % of the draws."""
+    """The agreement that random head orders reach or exceed in 5 % of the draws."""
     return _heads(objective).reduce(_chance)
 
 
 def most_agreement(objective: Spec) -> Reading:
-    """The `agreement` of tasks that all need the same heads, given the noise of their test examples, (1 + R, 1)."""
+    """The `agreement` to expect if all tasks needed the same heads, given the noise of test examples, (1 + R, 1)."""
     return _heads(objective).reduce(_ceiling)
 
 
 def agreement_with_pretraining(objective: Spec) -> Reading:
-    """Rank correlation between head importance for a task and for pretraining, over tasks."""
+    """Rank correlation between head importance for a task and for pretraining, averaged over tasks."""
     return _heads(objective, "cost_before").reduce(_with_pretraining)
 
 

@@ -77,8 +77,8 @@ def _reads(general: Table, domain: Table) -> dict[str, Reading]:
     ),
 )
 def a2(curves: Curves) -> list[Condition]:
-    """By the source's four averages, tuning does not gain more after pretraining on the domain (3.26 points) than
-    without it (3.58).
+    """In the source's averages, tuning gains about as much after pretraining on the domain (3.26 points) as without
+    it (3.58).
     """
     general, domain = (total_fall(curves[name]) for name in ("general", "domain"))
     return [
@@ -161,7 +161,7 @@ MOST = 0.9
 )
 def a5(curves: Curves) -> list[Condition]:
     """If the order of the strategies by score changes with the tuning seeds, there is no order to predict, and the
-    check stays open.
+    claim stays undetermined.
     """
     name = "rank correlation over strategies between task score and negative loss on domain text"
     return [stays_below(name, curves["order"], MOST, "", bounds=CORRELATION)]

@@ -83,7 +83,7 @@ def _a8_reads(*variants: Table) -> dict[str, Reading]:
 def a8(curves: Curves) -> list[Condition]:
     """The largest difference of several noisy means is biased upwards, so the check errs against the claim. The control
     is an objective of another family, which the source and A-7 find to differ: tasks that do not distinguish it from
-    the variants cannot show that these are similar.
+    the variants cannot show that the variants are similar.
     """
     variants, scratch = np.split(curves["variants and from scratch"], [len(VARIANTS)], axis=1)
     gain = variants.mean(axis=1, keepdims=True) - scratch
@@ -161,8 +161,8 @@ _A11_READS: dict[str, Reading] = {"lower less upper": regained(MASKED)}
     minimum_seeds=1,
 )
 def a11(curves: Curves) -> list[Condition]:
-    """Weights outside the blocks count for neither side, since an output matrix tied to the embeddings, on which the
-    pretraining loss depends, is reset with them. As we recall, the source resets the top layers of tuned models,
+    """Weights outside the blocks count for neither side, since resetting the embeddings also resets a tied output
+    matrix, on which the pretraining loss depends. As we recall, the source resets the top layers of tuned models,
     which hardly affects the tasks.
     """
     name = "pretraining loss regained by resetting upper blocks, minus that by resetting as many lower ones"
@@ -204,8 +204,8 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     minimum_seeds=1,
 )
 def a12(curves: Curves) -> list[Condition]:
-    """The source's numbers, those of heads:M5, cover two data sets of one task. Heads of two pretraining seeds share
-    only their numbers, so comparing seeds would be the same as random order, and is no control.
+    """The source's numbers, those of heads:M5, cover two data sets of one task. Comparing heads of two pretraining
+    seeds would be no further control: such heads share only their numbers, so it is the same as random order.
     """
     name = "rank correlation of head importance between tasks"
     return [exceeds(name, curves["agreement"], LEAST, "", bounds=CORRELATION, published=PUBLISHED)]

@@ -39,7 +39,7 @@ class TuningVariant:
 
     @property
     def features(self) -> Path:
-        """Folder for features of frozen bodies, which is kept until all variants are tuned."""
+        """Folder for the features that frozen bodies compute; it is kept until all variants are tuned."""
         return self.run / "features"
 
     @cached_property

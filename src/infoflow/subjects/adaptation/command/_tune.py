@@ -235,7 +235,7 @@ def _tell_of_unrecorded(variant: TuningVariant, tuned: "Tuned", recorded: set[in
 
 
 def _write(run: "RunFolder", of_variants: "Mapping[TuningVariant, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
-    """Write the tables of all variants, with the keys of the model from which each was tuned."""
+    """Write the tables of all variants, with key columns that identify the model from which each was tuned."""
     import pandas as pd
 
     from infoflow.results import KEYS

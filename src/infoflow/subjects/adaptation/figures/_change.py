@@ -229,9 +229,9 @@ def learned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 
 
 def _by_place(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """Each position's shares as means over seeds; `stack` is empty except for blocks outside the compared stack.
+    """Mean shares over seeds at each place of a model; `stack` is empty except for blocks outside the compared stack.
 
-    Embeddings of both stacks count as one position, so that a model's shares add up to one.
+    Embeddings of both stacks count as one place, so that a model's shares add up to one.
     """
     is_other = ~own.index.isin(models.main(own).index) & (own["layer"] >= 0).to_numpy()
     own = own.assign(share=own["value"] / own["total"], stack=np.where(is_other, own["stack"].astype(str), ""))

@@ -40,7 +40,7 @@ BESIDE = (
         how_to_read=(
             "what a head on frozen features of the pretrained model answers",
             "Frozen features are the control: they show what pretraining alone achieves. Where the tuned model is "
-            "wrong and they are right, tuning lost something.",
+            "wrong and frozen features are right, tuning lost something.",
         ),
     ),
     Pair(
@@ -114,7 +114,7 @@ def flipped_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 
 
 def _both(frame: pd.DataFrame) -> tuple[pd.DataFrame, Pair]:
-    """One row per example answered by both the tuned model and the first available entry of `BESIDE`."""
+    """Examples answered by the tuned model and by the first control of `BESIDE` that has answers, and this control."""
     tuned = _answers(plain(frame), trained=True)
     answers = {"untrained": _answers(plain(frame), trained=False), "guess": _guessed(tuned)}
     if main_method(frame) != FROZEN:
@@ -149,7 +149,7 @@ def _guessed(tuned: pd.DataFrame) -> pd.DataFrame:
 
 
 def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
-    """For each task, as many gained as lost examples where possible; each line has one before any has a second."""
+    """For each task, as many gained as lost examples where possible; no line gets a second one before all have one."""
     kinds = flipped.groupby(["task", "right_tuned"], sort=False)
     each = max(1, _MOST // kinds.ngroups)
     place = flipped.groupby(["task", "right_tuned", "series"], sort=False).cumcount()

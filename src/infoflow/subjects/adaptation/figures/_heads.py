@@ -72,8 +72,9 @@ def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "rise of the task's loss. Confidence is the mean strongest weight of a head's attention, on the same "
             "texts. Attention moved is a Jensen–Shannon divergence, relative to the head that moved most. A framed "
             "head is in the most important quarter only before or only after tuning.",
-            "Roles are chosen on one half of the texts, and the 95% interval on the other must exceed their limit; of "
-            "the chosen heads that are no better than the limit, at most one in forty has the role by chance.",
+            "Roles are chosen on one half of the texts, and the 95% interval on the other half must exceed the role's "
+            "limit; of the chosen heads that are no better than the limit, at most one in forty gets the role by "
+            "chance.",
         ],
         method=HEADS,
         data=data,
@@ -165,7 +166,7 @@ def _sentences(ranked: pd.DataFrame, name: str) -> list[str]:
 
 
 def _roles(names: object) -> set[str]:
-    """The set of a head's roles, ignoring which is clearest."""
+    """The set of a head's roles, regardless of their order."""
     return set(str(names).split(_BETWEEN)) - {""}
 
 
@@ -283,9 +284,10 @@ def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         "is, by the rise of the task's loss without it. 1: all the same; 0 or below: nothing in common.",
         how_to_read=[
             "Rows and columns are tasks. Choose above the picture between the order of all heads and the overlap of "
-            "the most important quarters (two random quarters share a seventh of the heads that are in either).",
-            "Agreement is bounded by how precisely so few test examples determine a head's importance, which claim "
-            "A-12 considers. It would be surprising if tasks needed quite different heads of one pretrained model.",
+            "the most important quarters (two random quarters have a seventh of the heads in either in common).",
+            "Agreement is limited by how precisely so few test examples determine a head's importance; claim A-12 "
+            "takes this into account. It would be surprising if tasks needed quite different heads of one pretrained "
+            "model.",
         ],
         method=HEADS,
         data=data,

@@ -97,8 +97,8 @@ def information_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
             "state and the label, the token that is read, or the token to come. The dotted line is the same for "
             "shuffled labels or tokens.",
             "Grey with dashes and dots, untuned: the same model before tuning. Dashed grey: an untrained model. "
-            "Tuning that discards what the task does not need lowers the line of the token that is read and raises "
-            "that of the label; it would be surprising if both rose.",
+            "Tuning that discards what the task does not need lowers the line for the token that is read and raises "
+            "the line for the label; it would be surprising if both rose.",
         ],
         method=INSIDE,
         data=table,
@@ -148,7 +148,7 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sentences(means: pd.DataFrame, task: str, models: ModelSelection) -> list[str]:
-    """How readable the label of a task is at the top layer after tuning, its gain, and each line's best layer."""
+    """How readable a task's label is at the top layer after tuning, what tuning gained, and each line's best layer."""
     stated = [
         f"{one.label} {estimate_text(top.within(SHARE))}, {difference_text(gain, 'more', 'less')} than before tuning "
         f"({_readable_from(of(means, series=one.key, state='after'))})"

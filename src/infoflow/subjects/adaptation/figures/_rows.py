@@ -34,7 +34,7 @@ STRATEGIES = {
 }
 SHUFFLED, FROM_SCRATCH = "shuffled labels", "from scratch"
 """Names of the two controls: tuned on shuffled labels, and tuned from random weights."""
-AVERAGE = "average"  # name of the mean over tasks in the column of tasks
+AVERAGE = "average"  # what the mean over tasks is called in the column of tasks
 MOST_TASKS = 12  # panels per figure; further tasks appear only in its data
 SCORED = ("task", "metric", "examples")  # key columns of score rows; each task has one main metric
 
@@ -73,8 +73,9 @@ def against_shuffled(
     by: Sequence[str],
     scale: Scale | Callable[[str], Scale] = "any",
 ) -> pd.DataFrame:
-    """Append to `data` (of `estimated`) the models tuned on shuffled labels for the same tasks, as the `group`
-    "shuffled labels".
+    """Append rows for models tuned on shuffled labels for the same tasks, with the `group` "shuffled labels".
+
+    `data` comes from `estimated`.
     """
     own = most_examples(of(frame, strategy=AS_IS, control="shuffled-labels", method=main_method(frame)))
     own = own[own["task"].isin(data["task"])]
@@ -122,7 +123,7 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def with_average(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `averaged`, and the mean over several tasks as another task, for models tuned for all of them."""
+    """Add the mean over tasks to rows of `averaged`, as another task, for models that were tuned for all tasks."""
     every = len(tasks_of(rows))
     whole = rows.groupby(["series", "seed", "trained"])["task"].transform("nunique") == every
     if every < 2 or not bool(whole.any()):
@@ -136,7 +137,7 @@ def estimated(
     by: Sequence[str],
     scale: Scale | Callable[[str], Scale] = "any",
 ) -> pd.DataFrame:
-    """Mean over seeds and interval for each line, state and values of `by`; takes the rows of `averaged`.
+    """Mean over seeds, with its interval, for each line, state and values of `by`, from the rows of `averaged`.
 
     `scale`: the range of the values, or a function from each `metric` in `by` to its range.
     """
@@ -183,7 +184,7 @@ SCORES = Method(
     A task head is put on a pretrained model, and all weights, or those that the method names, are trained on labelled
     examples; the peak learning rate is the one of a small grid that does best on development examples. The score is
     the task's main metric on test examples: accuracy, F1, Matthews' or another correlation, where 1 is best. The same
-    is done with the untrained model (from scratch), with frozen features (<i>W</i>·<i>h</i> alone is trained), and, as
+    is done with the untrained model (from scratch), with frozen features (only <i>W</i>·<i>h</i> is trained), and, as
     a control, with shuffled labels. A guess needs no model: it gives the answer that is right most often in training
     or, if a text or an answer from a passage is wanted, the first sentence, whichever does better in training. Several
     seeds of tuning are averaged; means over tasks weight all tasks equally.
@@ -287,7 +288,7 @@ def square_panels(rows: pd.DataFrame, series: Sequence[Series], **how: Any) -> l
 
 
 def chosen_of(sets: Sequence[str]) -> dict[str, Any]:
-    """Figure payload that lets the user choose one of these sets."""
+    """Data for a figure that lets the user choose one of these sets."""
     return {"template": "evaluated.html.jinja", "payload": {"sets": list(sets), "layout": "wide", "apart": True}}
 
 

@@ -129,11 +129,11 @@ def _how_to_read(data: pd.DataFrame, models: ModelSelection) -> list[str]:
     if SHUFFLED in set(data["group"]):
         clauses.append(
             "The grey triangle is the pretrained model tuned on shuffled labels: there is nothing to learn, so it "
-            "should be no better than the guess. Whatever a mark has above it comes from the labels."
+            "should be no better than the guess. How far a mark lies above it is what the labels taught."
         )
     if len(clauses) == 1:
         clauses.append("No control was tuned, neither from random weights nor on shuffled labels.")
-    bold = "Bold in the table: the best score on a task, and those that do not clearly differ from it. "
+    bold = "Bold in the table: the best score on a task, and scores that do not clearly differ from it. "
     return [*clauses, f"{bold}Grey rows are means over the rows above. After each task: number of labelled examples."]
 
 

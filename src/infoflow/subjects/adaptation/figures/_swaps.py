@@ -173,8 +173,8 @@ def single_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         caption=f"{bands(of(data, quantity='score'))} Blue: better after resetting that block alone to its weights "
         "before tuning; orange: worse. All panels share one scale for the score and one for the loss.",
         how_to_read=[
-            "Each row is a task, each column a block, an encoder's before its decoder's. All other blocks, the "
-            "embeddings and the task's head stay tuned. Choose score or pretraining loss above the picture.",
+            "Each row is a task, each column a block; an encoder's blocks come before its decoder's. All other blocks, "
+            "the embeddings and the task's head stay tuned. Choose score or pretraining loss above the picture.",
             "If resetting a block lowers the score, it learned what the others cannot replace; the block whose reset "
             "lowers the loss most had forgotten most. It would be surprising if a single block undid all of tuning.",
         ],

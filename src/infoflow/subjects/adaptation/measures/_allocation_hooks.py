@@ -39,7 +39,7 @@ _CHEAP = RecordConfig(parameters=False, check_rules=False)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AllocationHooks:
-    """Value for `hooks` of `tune` that records, for each seed, which parts learned the task.
+    """Record which parts learned the task, for each seed; pass it to `tune` as `hooks`.
 
     If the first of several seeds tries several learning rates, it is not recorded, since a recording costs about as
     much as a training, and only one of the seed's training runs is kept.

@@ -147,7 +147,7 @@ def _write(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor])
 
 # Features that a frozen body computed from texts, on disk.
 
-_RECORD = struct.Struct("<16sqii")  # key, position of the first number, tokens, width
+_RECORD = struct.Struct("<16sqii")  # key, position of the first number in the file, tokens, width
 
 
 class FeatureStore:

@@ -1,4 +1,4 @@
-"""Text generation: a summary, a question, a translation, the text of some facts, the answer of another task."""
+"""Tasks of text generation, such as writing a summary, a question, a translation, or the answer of another task."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -56,7 +56,7 @@ class Generation(AbstractTask):
     layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "translate"
     head: ClassVar[str] = "AutoModelForSeq2SeqLM"
-    """For a single decoder, AutoModelForCausalLM is used. Both keep their pretrained head."""
+    """The class for models with an encoder; a single decoder uses AutoModelForCausalLM. Both keep their output head."""
     needs_translation: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"generation": 1.0}
     fields: ClassVar[Mapping[str, Field]] = {
@@ -116,7 +116,7 @@ class Generation(AbstractTask):
     def predict(
         self, module: PreTrainedModel, rows: GenerationRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The generated texts; `values` are the geometric mean of the probabilities of their tokens."""
+        """The generated texts; the `values` of a text are the geometric mean of its tokens' probabilities."""
         said, values = [""] * len(corpus), np.zeros(len(corpus))
         with evaluating(module):
             for piece, written, again in write(module, rows, self, batch_tokens):

@@ -145,7 +145,7 @@ class _View:
     seeds: tuple[int, ...] | None
 
     def parts(self) -> list[_Part]:
-        """Each table, why it cannot be made (or None), and the function that makes it."""
+        """Each table with the reason why it cannot be made (None if it can), and the function that makes it."""
         sizes, data, read = self.sizes, self.data, (self.task, self.data, self.options)
         no_blocks = self._no_blocks
         no_heads = no_blocks or self.before.anatomy.lacks()

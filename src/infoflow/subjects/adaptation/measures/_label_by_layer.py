@@ -41,9 +41,9 @@ def label_by_layer(
     | metric | of | baseline |
     |---|---|---|
     | accuracy | a linear probe for the label, trained on `train`, stopped on `dev`, scored on `test` | majority class |
-    | information | the label and the cluster of the state, nats, on `dev` and `test` | shuffled labels |
-    | information about the input | a word's token and the cluster of its state, `test` | shuffled tokens |
-    | information about the output | the next token and that cluster, only for causal models | shuffled tokens |
+    | information | between the label and the cluster of the state, in nats, on `dev` and `test` | shuffled labels |
+    | information about the input | between a word's token and the cluster of its state, on `test` | shuffled tokens |
+    | information about the output | between the next token and that cluster, only for causal models | shuffled tokens |
 
     A probe reads the mean of a text's states over its text tokens; in a tagging task, the state of each labelled token.
     A number (regression) becomes one of three classes, by the terciles of training. Information is the corrected

@@ -27,7 +27,7 @@ DEV_SHARE, TEST_SHARE = 0.1, 0.2
 _SENTENCES_EACH = 8  # maximum number of sentences to try per example
 _FEWEST = 20
 _VERBS_FROM = 5000  # sentences
-_OTHER = {"nsubj", "obj", "nmod", "obl", "conj"}  # relations of nouns that may replace an object
+_OTHER = {"nsubj", "obj", "nmod", "obl", "conj"}  # dependency relations of the nouns that may replace an object
 
 Row = dict[str, Any]
 Rows = Callable[[Sentence, np.random.Generator], Row | None]
@@ -114,7 +114,7 @@ def _agreement(sentence: Sentence, draws: np.random.Generator) -> Row | None:
 
 
 def _pair(sentence: Sentence, draws: np.random.Generator) -> Row | None:
-    """A pair; in a false second text, the object is another noun of the first, so the second alone reveals nothing."""
+    """A pair of texts. A false second text has another noun of the first as object, so it alone reveals nothing."""
     main, words = _main(sentence), sentence.words or []
     if main is None:
         return None
@@ -304,7 +304,7 @@ def _shuffled_tags(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator
 
 
 def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
-    """Answers with as many words, at random positions in the passage; unanswerable questions stay unanswerable."""
+    """Move each answer to a random span of as many words; questions without an answer stay without one."""
     texts, answers = list(corpus.column("text")), list(corpus.column("answers"))
     starts = [[0] * len(each) for each in answers]
     for row in order:

@@ -67,7 +67,7 @@ def layer_swaps(
     `rewound` says what is reset while the rest stays tuned: "lower", the embeddings and the first blocks; "upper", the
     last blocks and the norm above them; "one", a single block (each in turn); "all", the whole body. "lower" with 0
     blocks resets only the embeddings, and "upper" with 0 only the norm, if there is one; compare the other rows with
-    these, since an output matrix tied to the embeddings is reset with them. Between none and all, up to `points`
+    these two, since resetting the embeddings also resets a tied output matrix. Between none and all, up to `points`
     different numbers of lower and of upper blocks are tried. The score is that of the tuned head on the resulting body,
     on `test`. The pretraining loss is that of the pretrained head on this body, in nats per predicted token; it is left
     out without text or such a head. Baselines: for the score, the tuned head on the pretrained body; for the loss, the
@@ -263,7 +263,7 @@ def _distances(
 
 
 def _alone(metric: str, x: LayerSpace, y: LayerSpace) -> float:
-    """The similarity over all rows, without leaving out groups."""
+    """The similarity of two spaces over all rows, as one number without replicates."""
     return float(space_values(metric, LayerPair.shuffled(x, y, torch.arange(len(x.squares))))[0])
 
 

@@ -37,7 +37,7 @@ _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "generation": ("text", "translation"),
 }
 """The columns that a shape needs."""
-_NAMED = {"translation": "label= (--label-column)"}  # the option's name for targets, which may be any text
+_NAMED = {"translation": "label= (--label-column)"}  # in generation, the option `label` names the column of targets
 _COLUMN: Mapping[Shape, str] = {"classification": "label", "tagging": "tags"}
 """The option that names the column of the classes."""
 LabelReader = Callable[[Corpus], Iterable[Sequence[str]]]

@@ -61,7 +61,7 @@ def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **opt
 
 
 def reads_both_sides(shape: Shape, trained: AbstractObjective | None) -> bool:
-    """Whether a single-stack model pretrained for `trained` should see its sources bidirectionally."""
+    """Whether a single-stack model with the pretraining objective `trained` should see sources bidirectionally."""
     return shape == "generation" and isinstance(trained, PrefixDecoder)
 
 
@@ -179,9 +179,10 @@ def _classification(data: TaskData) -> Classification:
 class Regression(AbstractTextTask):
     r"""The number of each text, or of each pair of texts if the corpus has the column `second`.
 
-    The model predicts the label standardised by training's mean μ and standard deviation σ, so that learning rates do
-    not depend on the scale; the loss is $\left(f(x) - (y - \mu) / \sigma\right)^2$, and the prediction is $\mu + \sigma
-    f(x)$. A trained model is saved with a head that predicts in the label's unit (`settled`).
+    The model predicts the label standardised by the mean μ and standard deviation σ of the training labels, so that
+    learning rates do not depend on the scale; the loss is $\left(f(x) - (y - \mu) / \sigma\right)^2$, and the
+    prediction is $\mu + \sigma f(x)$. A trained model is saved with a head that predicts in the label's unit
+    (`settled`).
     """
 
     name: ClassVar[str] = "regression"
@@ -211,7 +212,7 @@ class Regression(AbstractTextTask):
     def example_losses(
         self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
     ) -> Float[Tensor, " example"]:
-        """Squared error, in units of training's variance; label smoothing does not apply."""
+        """Squared error, in units of the variance of training labels; label smoothing does not apply."""
         return (self._answers(module, batch) - batch[LABELS]) ** 2
 
     def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
@@ -230,7 +231,7 @@ class Regression(AbstractTextTask):
         return Predictions(said=tuple(f"{value:.4g}" for value in values), wanted=wanted, values=values)
 
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
-        """Pearson's and Spearman's correlation and r2, with training's mean as baseline."""
+        """Pearson's and Spearman's correlation and r2, with the mean of the training labels as baseline."""
         guess = float(label_numbers(train).mean())
         return number_scores(label_numbers(corpus), predictions.values, guess, blocks_of(corpus))
 
@@ -281,7 +282,7 @@ class SettledRegression(Regression):
         return (task_logits(module, batch)[:, 0] - self.mean) / self.deviation
 
     def settled(self, module: PreTrainedModel) -> Regression:
-        """Already settled."""
+        """This task, since the head is already in the label's unit."""
         return self
 
 

@@ -59,7 +59,7 @@ class TuneSettings:
 
     layers: Count = 2  # for `top`: number of tuned blocks below the head
     rank: Annotated[int, Limits(at_least=1, at_most=4096)] = 8  # for `lora`: rank of each adapter
-    learning_rates: Rates = ()  # peaks to try, selected on dev; empty: the method's own grid
+    learning_rates: Rates = ()  # peak rates to try, selected on dev; empty: the method's own grid
     epochs: Count = 4
     patience: CountOrNone = 0  # epochs without gain on dev before training stops with its best weights; 0: never
     batch_examples: Count = 32
@@ -83,7 +83,7 @@ class TuneConfig(TuneSettings):
     control: Control = ""
 
     answers: CountOrNone = 200  # test examples whose answers are stored
-    save_every: CountOrNone = 0  # updates between checkpoints; 0: after each epoch; for small models, after several
+    save_every: CountOrNone = 0  # updates between checkpoints; 0: after one epoch, or several for small models
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # for tuning; scores are computed in fp32
     device: Device = "auto"
 

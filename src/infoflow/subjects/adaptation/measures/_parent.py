@@ -73,8 +73,8 @@ def extend_vocabulary(
 def add_tokens(module: PreTrainedModel, vocabulary: ExtendedVocabulary, decoder: bool = True) -> None:
     """Add rows for the new tokens to the model, in place; each is the mean of the rows of its old pieces.
 
-    Rows are added to the embeddings and to the token-prediction head with its bias; in a model of two stacks, also to
-    those of the decoder, unless `decoder` is false because the decoder writes another language.
+    Rows are added to the embeddings and to the token-prediction head with its bias. In a model with two stacks they are
+    also added to those of the decoder, unless `decoder` is false because the decoder writes another language.
     """
     parts = [module]
     if isinstance(module, EncoderDecoderModel):
@@ -200,7 +200,7 @@ class Parent:
 
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    target_tokenizer: PreTrainedTokenizerBase | None  # tokenizer of the output, if that is in another language
+    target_tokenizer: PreTrainedTokenizerBase | None  # tokenizer of the output, if the output is in another language
     digest: str  # digest of its weights and configuration as loaded
     positions: int  # maximum number of tokens of a text
 

@@ -16,7 +16,7 @@ COLUMNS = (
     *("text", "second", "label", "question", "choices"),
     *("answers", "answer_starts", "translation", "references", "words"),
 )
-"""Columns of a part that can be named: those of a corpus."""
+"""Columns that can be named for a part; they are the columns of a corpus."""
 _GOLD, _NO_CONSENSUS = "gold_label", "-"
 """The gold-label column of SNLI and MNLI, and its value if annotators did not agree."""
 _USUAL: Mapping[str, tuple[str, ...]] = {
@@ -241,7 +241,7 @@ def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | 
 
 
 def _of_labelled(found: dict[str, str], named: Mapping[str, Any]) -> dict[str, str]:
-    """Columns of labelled shapes: a question may be the only text, but is left out if there are already two texts."""
+    """Columns for a labelled shape: a question may be the only text, but is left out if there are two other texts."""
     if "question" in found and {"text", "second"} <= {**found, **named}.keys():
         return {name: column for name, column in found.items() if name != "question"}
     if "question" in found and "text" not in {**found, **named}:

@@ -1,4 +1,4 @@
-"""Questions with windows of their passages as token ids, and the position of the answer."""
+"""Questions with windows of their passages as token ids, and the position of the answer in each window."""
 
 import re
 from collections import Counter
@@ -52,7 +52,7 @@ def first_place(sentence: Sentence) -> AnswerCharacters | None:
 
 
 def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
-    """The questions that have no answer or whose answer occurs in the passage, and the number of others by reason."""
+    """The questions without an answer or whose answer occurs in the passage, and why how many others were left out."""
     corpus.require("question", "answers")
     spans = [(one, first_place(one)) for one in corpus]
     kept = np.array([not one.answers or place is not None for one, place in spans])
@@ -112,7 +112,7 @@ class Window:
     best: np.ndarray  # bool (token,): passage tokens that have more context in this window than in any other
     null: int  # position that represents "no answer": [CLS], or the first position
     start: int  # position of the answer's first token; `null` if the window lacks it; or LEFT_OUT
-    end: int  # position of the answer's last token, likewise
+    end: int  # position of the answer's last token, with the same exceptions
 
 
 @final

@@ -35,7 +35,8 @@ class States:
 
 
 class Places:
-    """Words of a part to read: at most `words` text tokens of each stack, chosen by hash, the same for every model."""
+    """The words whose states are read: at most `words` text tokens of each stack, chosen by hash, equal for all models.
+    """
 
     def __init__(self, part: TaskPart, words: int) -> None:
         self.part, self.tags = part, part.task.shape == "tagging"
@@ -153,7 +154,7 @@ def _picked(layers: list[Tensor], mask: Tensor) -> Float32[np.ndarray, "word sta
 
 
 def _means(layers: list[Tensor], batch: TaskBatch) -> Float32[np.ndarray, "row state width"]:
-    """The mean over each example's text tokens (including its answer choices); 0 if there are none."""
+    """The mean over each example's text tokens, answer choices included; 0 without such tokens."""
     (mask,) = (batch.text[stack] for stack in list(batch.text)[:1])
     weights = mask.to(layers[0].dtype).unsqueeze(-1)
     of_example = (len(batch.batch), batch.rows_each, *mask.shape[1:])

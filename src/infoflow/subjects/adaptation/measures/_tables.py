@@ -3,7 +3,9 @@
 from infoflow.results import Column, TableSchema, estimate_columns
 
 METHODS = ("full", "frozen", "mix", "top", "decay", "lora")
-"""They tune: all weights; the head; the head on a mix of layers; head and upper layers; all, slower below; adapters."""
+"""In this order, they tune all weights; the head; the head on a mix of layers; the head and upper layers; all weights,
+lower layers more slowly; adapters.
+"""
 FROZEN_METHODS = ("frozen", "mix")  # train a head on features of the pretrained body
 STRATEGIES = ("as-is", "continued", "task-texts", "scratch")
 """Pretraining before tuning.
@@ -17,7 +19,7 @@ TUNED = (
     Column("shape", "string", "", "classification, regression, tagging, span, ..."),
     Column("strategy", "string", "", "pretraining before tuning: see STRATEGIES"),
     Column("method", "string", "", "full, frozen, mix, top, decay or lora: see METHODS"),
-    Column("examples", "int64", "examples", "labelled examples that it was tuned on"),
+    Column("examples", "int64", "examples", "labelled examples that the model was tuned on"),
     Column("control", "string", "", '"": none; shuffled-labels: labels are permuted'),
 )
 """Columns that describe the tuning; tuning seeds are either averaged, or rows with the column `tuning_seed`."""
@@ -55,7 +57,7 @@ TASK_ANSWERS = TableSchema(
         *TUNED,
         TUNING_SEED,
         Column("example", "int64", "", "row of the test part"),
-        Column("text", "string", "", "what is read, shortened"),
+        Column("text", "string", "", "text that the model reads, shortened"),
         Column("wanted", "string", "", "the right answer"),
         Column("said", "string", "", "the model's answer"),
         Column("probability", "float64", "", "the model's probability of the answer"),
@@ -72,7 +74,7 @@ TUNING_CHANGE = TableSchema(
         _LAYER,
         Column("measure", "string", "", "pwcca, cka or rsa"),
         *estimate_columns(
-            "distance", "1 − similarity of the state before and after tuning", "between two seeds", "words"
+            "distance", "1 − similarity of the state before and after tuning", "distance between two seeds", "words"
         ),
     ),
 )

@@ -60,9 +60,9 @@ class Predictions:
 
     said: tuple[str, ...]
     """Predictions as text: a label, a number, tags joined by blanks, the answer (empty: none), the generated text."""
-    wanted: tuple[str, ...]  # the references in the same form; if there are several, the first
+    wanted: tuple[str, ...]  # the references in the same form; the first one if there are several
     values: Float[np.ndarray, " example"]
-    """The number of a regression; else the probability (for a span or a text, the score) of the prediction."""
+    """For a regression, the predicted number; otherwise the probability (for a span or text, the score) of each."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
     """The n best answers of each example with their scores, if the shape has several answers."""
 
@@ -139,7 +139,7 @@ class AbstractTask(AbstractObjective):
         return self
 
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
-        """Which answers count as right: by default those that equal the reference; in regression none does."""
+        """Which answers count as right: by default those that equal the reference; in a regression none."""
         pairs = zip(predictions.said, predictions.wanted, strict=True)
         return np.array([said == wanted for said, wanted in pairs], dtype=bool)
 
@@ -237,7 +237,7 @@ def listed(labels: Sequence[str]) -> str:
 
 # Tags of words: their column, their names, and checks on them.
 
-NOT_READ = "[not-read]"  # prediction for a word without tokens (truncated or empty), which is never right
+NOT_READ = "[not-read]"  # prediction for a word without tokens (truncated or empty); it never counts as right
 OUTSIDE = "O"
 _ENTITY = re.compile(r"[BIES]-.+")
 

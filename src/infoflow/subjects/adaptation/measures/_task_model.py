@@ -69,7 +69,7 @@ def tell_of_fresh(built: FreshModel, model: Model, task: AbstractTask) -> None:
 
 
 def _outputs(module: PreTrainedModel) -> str:
-    """The number of labels of a model's head; nothing for spans or choices."""
+    """The number of a head's labels, as words for a message; "" for spans and choices."""
     labels = type(module).__name__.endswith(("ForSequenceClassification", "ForTokenClassification"))
     return f" of {module.config.num_labels} outputs" if labels else ""
 

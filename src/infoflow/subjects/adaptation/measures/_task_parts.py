@@ -59,7 +59,7 @@ def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask
 
 
 def tell_of_room(task: AbstractTask, other: AbstractTask, model: Model, config: TuneConfig) -> None:
-    """Note if targets are shorter than requested."""
+    """Report that targets are truncated below the requested length, if they are."""
     if not isinstance(task, Generation) or not isinstance(other, Generation):
         return
     if task.max_target < (config.max_target or other.max_target):
@@ -197,7 +197,7 @@ class TaskBatch:
 
     @property
     def rows_each(self) -> int:
-        """Rows per example: 1, or the number of answer choices."""
+        """Number of rows per example: 1, or the number of answer choices."""
         return len(self.inputs["input_ids"]) // len(self.batch)
 
     def tokens(self, stack: str) -> Int[Tensor, "row token"]:

@@ -158,7 +158,7 @@ class _Reader:
         ]
 
     def _second_kept(self, first: list[str], second: list[str]) -> list[Tokens]:
-        """Truncate the first text, down to one token if necessary, and then both."""
+        """Truncate the first text, to one token if necessary; if that is not enough, also the second."""
         bare = self._encode(second, None, add_special_tokens=False)["input_ids"]
         fits = np.array([len(ids) < self._room for ids in bare])
         found: dict[int, Tokens] = {}

@@ -38,7 +38,7 @@ def guess_score(metric: Metric, wanted: Wanted, corpus: Corpus, train: Corpus, n
 
 
 def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
-    """The metric that is the mean over examples of a per-example score."""
+    """Turn a score of one example into a metric, its mean over examples."""
 
     def metric(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
         return float(np.mean([score(*each) for each in zip(said, wanted, strict=True)]))
@@ -64,9 +64,9 @@ def _always(text: str) -> Callable[[Corpus], list[str]]:
 # How well generated texts agree with the references.
 
 TextMetric = Literal["rougeL", "rouge1", "rouge2", "bleu", "chrf", "exact_match"]
-"""ROUGE-L, 1 and 2 ([@lin2004]): F of the longest common subsequence, of words and of word pairs, against the closest
-reference. BLEU and chrF ([@popovic2015]): of the whole part, against all references. Exact match: whether the text is a
-reference.
+"""ROUGE-L, 1 and 2 ([@lin2004]) are F scores of the longest common subsequence, of words and of word pairs, against the
+closest reference. BLEU and chrF ([@popovic2015]) score the whole part against all references. Exact match is whether
+the text equals a reference.
 """
 
 
@@ -138,6 +138,6 @@ def _chrf(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarr
 
 
 def _streams(wanted: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """Transposed references: list i has the i-th reference of each text, or None where a text has fewer."""
+    """Transposed references: list i has the i-th reference of each text, or None for texts with fewer references."""
     most = max(map(len, wanted))
     return [[right[index] if index < len(right) else None for right in wanted] for index in range(most)]

@@ -99,7 +99,7 @@ def tune(
             folder. A loaded model has no such record, so use `make_task(data, trained=...)` for it.
         strategy: Pretraining before tuning, for tables; see `STRATEGIES`.
         hooks: Creates the hooks for each (seed, learning rate), including rates that are not chosen.
-        features: Cache for features of frozen bodies instead of `out/features`; may be removed afterwards.
+        features: Folder for the features of frozen bodies, in place of `out/features`; it may be removed afterwards.
 
     Raises:
         UserError: The model has no head for the task, training diverged at all learning rates, or the folder holds a
@@ -261,7 +261,7 @@ class _Tuning:
             yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
 
     def _frozen(self, module: PreTrainedModel) -> AbstractContextManager[None]:
-        """The module with its body replaced by a lookup; a mix of all states has its own cache of features."""
+        """Replace the module's body by a lookup inside a `with` block; a mix of all states has its own cache."""
         if self.config.method != "mix":
             return frozen_body(module, FeatureStore(self.features / self.model.digest))
         mix = LayerMix(len(discover(module.eval()).stacks[-1].layers) + 1)  # the last stack may be a lone encoder
@@ -395,11 +395,10 @@ class _Tuning:
 
 
 def _passes_apart(module: PreTrainedModel, tokens: int, *, frozen: bool) -> int:
-    """Passes over `tokens` tokens between two checkpoints: one, or for a small model as many as take a core about ten
-    seconds.
+    """Passes over `tokens` tokens between two checkpoints: at least one, and enough to take about ten seconds.
 
-    The time is estimated by 6 operations per token and parameter (with a frozen body, only parameters of the head)
-    instead of a clock, so that all processes of a group save after the same update.
+    The time on one core is estimated by 6 operations per token and parameter (with a frozen body, only parameters of
+    the head) instead of a clock, so that all processes of a group save after the same update.
     """
     count = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad or not frozen)
     return math.ceil(_OPERATIONS_APART / (6 * count * tokens))

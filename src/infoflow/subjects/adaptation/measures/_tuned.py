@@ -35,7 +35,7 @@ def predictions_of(
 
 
 def answer_rows(task: AbstractTask, predictions: Predictions, corpus: Corpus, most: int) -> list[dict[str, Any]]:
-    """TASK_ANSWERS for at most `most` examples, chosen by content: the same ones for every model."""
+    """Rows of TASK_ANSWERS for at most `most` examples, which are chosen by content and so the same for every model."""
     hashes = hash64_array(("answers",), corpus.content_ids)
     chosen = np.sort(np.argsort(hashes, kind="stable")[:most])
     if not len(chosen):
@@ -107,9 +107,9 @@ class Tuned:
     task: AbstractTask
     models: tuple[TunedModel, ...]
     train: Corpus
-    """Training data of the models; a subset or with shuffled labels, if configured."""
+    """Training data of the models: all of it or a subset, with shuffled labels if they are the control."""
     scores: pd.DataFrame
-    """TASK_SCORES, for dev and test."""
+    """The table TASK_SCORES, for dev and test."""
     answers: pd.DataFrame
     """TASK_ANSWERS."""
 

@@ -77,7 +77,7 @@ class Specialise(AbstractModelStage):
         return training_estimate(self.model.recipe) * self.model.config.updates / plan.training.updates
 
     def depends(self) -> list[Any]:
-        """Includes the name, since two recipes may have the same weights."""
+        """What the stage depends on, including the name, since two recipes may have the same weights."""
         return ["specialise", self.model.key, self.model.name]
 
     def make(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Specialise(AbstractModelStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasureDomain(OfRecipe, AbstractTableStage):
-    """A model's pretraining loss per word on domain text and general text, before tuning.
+    """The stage that measures a model's pretraining loss per word on domain text and general text, before tuning.
 
     The model is the general one, the continued one, or the one from scratch.
     """
@@ -96,7 +96,7 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
     stored = "domain-loss"
     makes = (DOMAIN_LOSS,)
     guess = 0.02
-    model: Specialised | None  # None: the general model
+    model: Specialised | None  # None for the general model
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureDomain]":

@@ -117,7 +117,7 @@ class Specialised:
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
-        """Train the model, or finish an interrupted training; return facts about the training, such as its cost."""
+        """Train the model, or finish an interrupted training, and return facts about it, such as its cost."""
         plan, objective = self.models.plan, self.objective
         positions, reads = plan.model.positions, plan.reads(objective)
         module, data = self._first(), self.data

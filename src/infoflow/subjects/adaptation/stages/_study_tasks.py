@@ -135,7 +135,7 @@ class StudyTasks:
         self._noted.add(note)
 
     def share(self, entry: TunePlan, size: int) -> float:
-        """Number of training examples of a size, in thousands."""
+        """Number of training examples for an entry of `sizes`, in thousands."""
         return (size or self._note[entry.name]["train"]) / 1000
 
 

@@ -66,7 +66,7 @@ class Tune(OfTuned, AbstractTableStage):
     stored = "tuned"
     makes = (TASK_SCORES, TASK_ANSWERS, TUNING_ALLOCATION)
     again: bool = False  # whether an earlier stage, under another model's name, writes the same tables
-    last: bool = False  # whether it is the last stage that uses the features of a frozen body, and removes them
+    last: bool = False  # whether it is the last stage that uses the features of a frozen body, which it then removes
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Tune]":
@@ -101,7 +101,7 @@ class Tune(OfTuned, AbstractTableStage):
         return (Train(models=self.models, recipe=tuned.subject.recipe).key,) if tuned.subject.trained else ()
 
     def depends(self) -> list[Any]:
-        """Includes the name, since two models with different names may be equal."""
+        """What the stage depends on, including the name, since two models with different names may be equal."""
         return ["tune", self.tuned.key, self.tuned.strategy, self.tuned.subject.label]
 
     @property
@@ -158,7 +158,7 @@ class Tune(OfTuned, AbstractTableStage):
 class InsideTuned(OfTuned, AbstractTableStage):
     """Compares a pretrained model with the models tuned from it in full on all examples of a task, with all seeds.
 
-    For tuning on shuffled labels, only how far spaces moved is measured.
+    For models tuned on shuffled labels, it only measures how far spaces moved.
     """
 
     kind = "inside"

@@ -43,8 +43,8 @@ class TunedSubject:
     def inside(self) -> tuple[str, ...]:
         """The tables of the inside view to compute.
 
-        These are all tables for full tuning of a general or (as a control) an untrained model on all examples, only
-        TUNING_CHANGE for the same on shuffled labels, and none otherwise or if the plan does not examine the model.
+        These are all tables for full tuning of a general or (as a control) an untrained model on all examples; only
+        TUNING_CHANGE for such tuning on shuffled labels; and none in all other cases.
         """
         named = self.entry.inside_objectives
         if not self.entry.inside or (named and self.subject.recipe.objective.label not in named):
@@ -55,7 +55,7 @@ class TunedSubject:
 
     @property
     def followed(self) -> bool:
-        """Whether loss changes are allocated to parts: for examined models, and untrained models equal to one."""
+        """Whether loss changes are allocated to parts: for examined models, and for untrained models equal to them."""
         return self._whole and (bool(self.inside) or self._same_is_looked_at)
 
     @cached_property
@@ -84,7 +84,7 @@ class TunedSubject:
 
     @property
     def _alike(self) -> bool:
-        """Like `_whole`, but the labels may be shuffled."""
+        """The condition of `_whole`, except that the labels may be shuffled."""
         return (self.method, self.examples, self.strategy) == (FULL, 0, AS_IS)
 
     @property

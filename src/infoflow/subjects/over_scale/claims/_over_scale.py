@@ -70,7 +70,7 @@ class ScaleRun:
 
     @property
     def architecture(self) -> str:
-        """The first family of its models' blocks."""
+        """The first architecture of the study's models."""
         return first_architecture({_TRAININGS: self.tables[_TRAININGS]}) or BERT.name
 
     @property
@@ -79,7 +79,7 @@ class ScaleRun:
 
     @property
     def has_course(self) -> bool:
-        """Whether there are measurements at its checkpoints, which are scales too."""
+        """Whether the study measured its checkpoints, which count as further scales."""
         return any(name.endswith(SUFFIX) for name in self.tables)
 
     @property
@@ -222,8 +222,8 @@ def findings_over_scale(runs: Iterable[ScaleRun | JudgedRun | RunFolder | Path |
 
     Each run is judged separately, as in `evaluate` and `findings_over_training`: with its own seeds and controls, and
     the same reasons for no verdict. **For a claim with several conditions, one is followed** over all runs and
-    checkpoints: the one that decides the verdict in most runs (ties: the first). If it were the weakest condition in
-    the largest run, it would be weak there partly by chance, and so would seem to fall.
+    checkpoints: the one that decides the verdict in most runs (ties: the first). If the weakest condition of the
+    largest run were followed, it would be weak there partly by chance, and so its effect would seem to fall.
 
     Args:
         runs: Folders of studies, or `ScaleRun`s of them. Folders of earlier comparisons stand for the studies that they
@@ -294,7 +294,7 @@ def _largest(findings: pd.DataFrame, trends: Mapping[tuple[str, str], str]) -> p
 
 
 def _of_claim(run: ScaleRun, found: Judged) -> Iterator[dict[str, Any]]:
-    """A row for each condition, without a number if nothing was measured."""
+    """Yield one row for each condition; it has no number if nothing was measured."""
     row = found.row
     finding = FINDINGS[str(row["id"])]
     keys = {name: row[name] for name in ("id", "claim", "update", "verdict", "reason", "seeds")}
@@ -311,7 +311,7 @@ def _of_claim(run: ScaleRun, found: Judged) -> Iterator[dict[str, Any]]:
 
 
 def _distinct_runs(conditions: list[Condition]) -> list[str]:
-    """The condition names; the two ends of a range also get their thresholds."""
+    """The names of the conditions; if the two ends of a range share a name, their thresholds are added."""
     counts = Counter(one.name for one in conditions)
     sign = {"above": ">", "below": "<"}
     return [

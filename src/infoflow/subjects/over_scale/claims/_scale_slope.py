@@ -18,7 +18,7 @@ from infoflow.foundation import sentence_df, t_quantile
 # y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k of the effect has a part from its n_k
 # seeds and one from sentences, s_k²; both are stretched if the interval is wider than these two imply. Weights pool the
 # seeds' part over all runs, \(\hat\sigma^2\): with three seeds, a run's own variance may by chance be a tenth of the
-# true one, and that run would dominate the regression (with such weights, intervals over six scales covered .91).
+# true one, and that run would dominate the regression (with such weights, 95 % intervals over six scales covered .91).
 #
 # The variance of b is \(\sum_k c_k^2 V_k\), with parts that have their own degrees of freedom: the seeds of each run,
 # their sentences, and the pooled seeds for runs with one seed. The interval is Student's, with Satterthwaite's degrees
@@ -54,7 +54,7 @@ class ScalePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScaleSlope:
-    """How an effect changes per tenfold scale."""
+    """How an effect changes when the scale becomes ten times as large."""
 
     value: float
     low: float
@@ -238,7 +238,7 @@ threshold.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScaleTrend:
-    """The word for a trend, alone and with its direction, and the limit of a flat slope's interval."""
+    """A trend as one word and as a phrase with its direction, and how close to zero the slope of a flat effect lies."""
 
     word: Trend
     told: str  # the word with its direction
@@ -255,7 +255,7 @@ def scale_trend(
       if the source gives none, to the effect;
     - *grows*, *falls*: not flat, and the interval does not contain zero: the effect moves in the direction of the
       claim, or away from it;
-    - *undetermined*: none of these, or one step from a scale to the next clearly goes against the slope.
+    - *undetermined*: none of these, or the effect clearly moves against the slope from one scale to the next.
 
     Args:
         slope: Slope of the effect over log10 of the scale.
@@ -276,7 +276,7 @@ def scale_trend(
         reason = "the interval of the slope includes zero, and reaches beyond what counts as flat"
         return ScaleTrend(word="undetermined", told="undetermined", flat_within=within, reason=reason)
     if slope.turns:
-        reason = f"no one direction: {slope.turns} it clearly moves the other way"
+        reason = f"no single direction: {slope.turns} the effect clearly moves the other way"
         return ScaleTrend(word="undetermined", told="undetermined", flat_within=within, reason=reason)
     word: Trend = "grows" if (slope.value > 0) == above else "falls"
     beyond = known and ((effect > published) == above) and effect != published

@@ -77,7 +77,7 @@ TRENDS = TableSchema(
 
 
 def trends(found: pd.DataFrame) -> pd.DataFrame:
-    """`TRENDS`, from `FINDINGS_OVER_SCALE`: wherever an effect was tested at two comparable scales.
+    """The table `TRENDS`, from `FINDINGS_OVER_SCALE`, with every effect that was tested at two comparable scales.
 
     Effects at the end of training are one point per run. Checkpoints of one run are not independent points: they are
     never mixed with runs. A seed's checkpoints give one slope, and the interval is over seeds (see `course_slope`).

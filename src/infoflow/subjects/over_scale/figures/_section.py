@@ -226,7 +226,7 @@ OVER_SCALE = Section(
 
 
 def over_scale_section(tables: ModelTables) -> Section | None:
-    """The section; None if no runs were compared, or only two warm-ups."""
+    """The section; None if no runs were compared over scale, for example if only two warm-ups were compared."""
     found, trends = tables.of_run(FINDINGS_OVER_SCALE.name), tables.of_run(TRENDS.name)
     if found is None or trends is None:
         return None

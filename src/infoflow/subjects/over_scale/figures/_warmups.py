@@ -23,7 +23,7 @@ _METHOD = Method(
     title="Stages by warm-up",
     text=r"""
     While a language model learns the statistics of n tokens, it first approaches the n-gram model of its training text
-    and then leaves it again. The stage is the checkpoint \(t^*_n\) at which \(KL(Q_n \Vert P_t)\) is least; two
+    and then moves away from it. The stage is the checkpoint \(t^*_n\) at which \(KL(Q_n \Vert P_t)\) is least; two
     training runs of one seed that differ only in their warm-up are compared by \(\log_2 t^*_{long} / t^*_{short}\) and
     by the same ratio of \(S(t) = \sum_{s \le t} \eta_s\). While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): a stage
     that comes at a given sum comes \(\sqrt{w_{long} / w_{short}}\) times as late. Intervals cover the choice of seeds
@@ -35,7 +35,7 @@ _KEYS = ["objective", "variant", "architecture", "start"]
 
 
 class _Row(NamedTuple):
-    """One stage on one clock, over seeds."""
+    """The delay of one stage over seeds, measured in updates or in the sum of learning rates."""
 
     order: int
     measure: str
@@ -146,7 +146,7 @@ STAGES = DeclaredFigure(
         "Each row is a stage: the checkpoint whose predictions are closest to an n-gram model of the training "
         "text. Across: how many doublings later it comes with the longer warm-up; 1 is twice as late.",
         "The dashed tick is the delay expected while the rate rises if only the sum of learning rates mattered.",
-        "The grey cross is the distance between this stage of one seed and of the next with the same warm-up.",
+        "The grey cross is how far this stage of one seed is from that of another seed with the same warm-up.",
     ),
     method=_METHOD,
     tables=(STAGES_BY_WARMUP.name,),

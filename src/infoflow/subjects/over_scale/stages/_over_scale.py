@@ -43,7 +43,7 @@ _SCALE = {  # sections of a plan that define its scale; the others should be equ
 _CLAIM = "time:T19"
 _AGREEMENT = NGRAM_AGREEMENT.at_checkpoints
 _FREE = ("warmup", "device", "micro_tokens", "log_every", "evaluate_every", "save_every", "keep_last")
-"""Training settings that may differ: the warm-up, and settings without effect on updates."""
+"""Training settings that may differ between two warm-ups: the warm-up itself, and settings that change no update."""
 
 
 def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale") -> Run:
@@ -52,8 +52,8 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
     The studies should differ only in tokens, width, depth, corpus and seeds; other differences are reported as
     warnings. Two studies that differ only in a warm-up four times as long also decide `time:T19` (`STAGES_BY_WARMUP`).
 
-    A comparison needs the studies' folders only once. Afterwards its own folder, of some hundred kilobytes, can stand
-    for them. So a grid can grow over machines and sessions, and the result always covers all its studies.
+    A comparison needs the studies' folders only once. Afterwards the comparison's own folder, of some hundred
+    kilobytes, replaces them, so a grid can grow over machines and sessions, and the result always covers all studies.
 
     Args:
         studies: Folders of `infoflow study` or of earlier comparisons; at least two studies in total, or one with
