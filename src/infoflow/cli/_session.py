@@ -227,7 +227,10 @@ def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
     if rows:
         show_table(["table", "rows", "holds"], rows)
     if empty := [name for name in run.tables if name not in full and name not in _MAY_BE_EMPTY]:
-        show_text(f"Too few sentences, or no trees, tags, mentions or translations, for: {', '.join(empty)}.")
+        show_text(
+            "No rows, for reasons above or because the corpus has too few sentences or no trees, tags, mentions or "
+            f"translations: {', '.join(empty)}."
+        )
     show_path("Tables", run.path / "tables")
     show_path("Report", run.path / "report.html")
     require_all([run])

@@ -14,6 +14,7 @@ from ._sample import PaddedBatch
 
 _NOT_LONG = 512  # tokens: shorter texts are always read whole
 _WHOLE = 4  # a text's attention may be this many times `attention_bytes`, so that measures of whole texts can have it
+TOO_LONG = "whose whole attention would take too much memory: raise analysis.attention_bytes to include them."
 _COPIES = 6  # number of copies of a block of attention that measures hold while they reduce it
 
 
@@ -46,10 +47,7 @@ def read_whole(model: Model, tokens: int, options: PassOptions) -> bool:
 def left_out_texts(names: str, model: Model, texts: int, tokens: int) -> str:
     """The note to the user about texts that are not read whole; the shortest of them has `tokens` tokens."""
     leave, noun = "leave" if ", " in names else "leaves", "texts" if texts > 1 else "text"
-    return (
-        f"{names} of {model.name} {leave} out {texts:,} {noun} of {tokens:,} or more tokens, whose whole attention "
-        "would take too much memory: raise analysis.attention_bytes to include them."
-    )
+    return f"{names} of {model.name} {leave} out {texts:,} {noun} of {tokens:,} or more tokens, {TOO_LONG}"
 
 
 def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:

@@ -18,7 +18,7 @@ from infoflow.models import Model, load_model
 from infoflow.results import Column, Table
 
 from ._distributed import exchange, processes
-from ._forward import left_out_texts, read_whole
+from ._forward import TOO_LONG, left_out_texts, read_whole
 from ._measure import (
     AbstractMeasure,
     Failure,
@@ -186,10 +186,10 @@ def _readable(each: Intervention, run: Pass) -> Reader:
     if not each.whole_attention or read_whole(run.model, int(lengths.max(initial=0)), run.options):
         return run.reader
     fits = np.array([read_whole(run.model, length, run.options) for length in lengths.tolist()])
-    message = left_out_texts(each.name, run.model, int((~fits).sum()), int(lengths[~fits].min()))
+    least = int(lengths[~fits].min())
     if not fits.any():
-        raise NothingToRead(message)
-    current_display().warn(message)
+        raise NothingToRead(f"all texts have {least:,} or more tokens, {TOO_LONG}")
+    current_display().warn(left_out_texts(each.name, run.model, int((~fits).sum()), least))
     return run.reader.of_rows(rows[fits])
 
 

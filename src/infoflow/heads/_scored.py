@@ -93,14 +93,13 @@ class SentenceScorer:
             return rows
         rows = rows[self.reader.lengths(rows) <= _LONGEST]
         left, every = len(self.reader.rows) - len(rows), len(self.reader.rows)
+        why = f"have more than {_LONGEST:,} tokens: lower max_length to cut them."
+        if left == every:
+            raise NothingToRead(f"it runs {self.model.name} many times, and all texts {why}")
         if left:
-            message = (
-                f"Measures that run {self.model.name} many times leave out {left:,} of {every:,} texts, which have "
-                f"more than {_LONGEST:,} tokens: lower max_length to cut them."
+            current_display().note(
+                f"Measures that run {self.model.name} many times leave out {left:,} of {every:,} texts, which {why}"
             )
-            if len(rows) == 0:
-                raise NothingToRead(message)
-            current_display().note(message)
         order = np.argsort(hash64_array((purpose, self.reader.seed), ids[rows]), kind="stable")[:sentences]
         tokens = self.reader.lengths(rows[order]).cumsum()
         return rows[np.sort(order[: max(1, int((tokens <= 512 * sentences).sum()))])]

@@ -35,7 +35,7 @@ class States:
 
 
 class Places:
-    """The words whose states are read: at most `words` text tokens of each stack, chosen by hash, equal for all models."""
+    """The words whose states are read: at most `words` of each stack, chosen by hash, the same for all models."""
 
     def __init__(self, part: TaskPart, words: int) -> None:
         self.part, self.tags = part, part.task.shape == "tagging"
