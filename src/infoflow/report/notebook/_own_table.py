@@ -209,7 +209,7 @@ def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> lis
         best = trained.iloc[found.key]
         kind = f", {kind_label(best['stack'], best['kind'])}" if trained[["stack", "kind"]].nunique().max() > 1 else ""
         place = f"layer {best['layer']}, head {best['head']}{kind}"
-        if trained["value"].nunique() == 1:
+        if len(set(trained["value"])) == 1:
             answer.append(f"{number(trained['value'].iloc[0])} {unit}".rstrip() + f" in every head of {series.label}.")
             continue
         most = f"Highest in {series.label} at {place}: {number(found.estimate.value)} {unit}"
