@@ -1,4 +1,4 @@
-"""Readings of curves over training: dips and returns, times by token frequency, and phase changes."""
+"""What claims read from curves over training: dips and rises, times by token frequency, and phase changes."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -47,7 +47,8 @@ def identity_dip(objective: Spec, regime: str = "training", *, at_start: bool = 
     until the dip has half of that depth; and the reach of this time.
 
     The depth is the smaller of the fall from the first state to the lowest inner one and the rise from there to the
-    last, averaged over the last three checkpoints. A dip from step 0 on is dated to the first checkpoint after it.
+    last, averaged over the last three checkpoints. A dip that exists at step 0 is dated to the first checkpoint after
+    it.
     With `at_start`, step 0 stands in for every checkpoint.
     """
     needs = ("layer", "update", "replicates")
@@ -139,12 +140,12 @@ _LEAST_GAIN, _LEAST_DECILES = 0.05, 5  # nats; number of deciles
 
 
 def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
-    """log2 of the update from which each decile's tokens keep half of their final gain over the unigram loss.
+    """log2 of the update from which on each decile's tokens keep half of their final gain over the unigram loss.
 
     Deciles start with the most frequent; NaN if the gain is below .05 nats. Further columns say for each decile whether
     the true time may be earlier, and whether it may be later.
 
-    With `raw`, use half of the total fall of the loss instead, which unigrams alone can explain.
+    With `raw`, use half of the total fall of the loss instead; unigrams alone can explain this fall.
     """
     needs = ("decile", "update", "baseline", "replicates")
     table = Table(LOSS_BY_FREQUENCY.at_checkpoints, objective, needs=needs, course=True)
@@ -152,7 +153,7 @@ def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
 
 
 def embeddings_settled(objective: Spec) -> Reading:
-    """log2 of the update from which each decile's embeddings have covered nine tenths of the way to their end.
+    """log2 of the update from which each decile's embeddings have come nine tenths of the way to their final values.
 
     Deciles start with the most frequent. Further columns say for each decile whether the true time may be earlier, and
     whether it may be later.
@@ -249,9 +250,9 @@ def _shuffle(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
-# Readings of the table `phases`: whether curves over training change together, and when.
+# What claims read from the table `phases`: whether curves over training change together, and when.
 #
-# Times are bounds for curves that began to change before the first checkpoint or still change at the last.
+# If a curve began to change before the first checkpoint or still changes at the last, its times are only bounds.
 
 INDUCTION_CURVE = "induction, best head"
 FIRST_TOKEN_CURVE = "attention to the first token, mean of heads"
@@ -274,7 +275,8 @@ def doublings_between(objective: Spec, first: str, second: str) -> Reading:
 def gain_within(objective: Spec, *, elsewhere: bool = False) -> Reading:
     """Share of the gain's change that falls between t10 and t90 of induction, and its reach.
 
-    With `elsewhere`, the largest share in any window of as many doublings that does not overlap this one.
+    t10 and t90 are the updates at which a tenth and nine tenths of a curve's change are done. With `elsewhere`, return
+    the largest share in any window of as many doublings that does not overlap the window from t10 to t90.
     """
     phases = _phases(objective, "t10", "t90")
     gains = Table(IN_CONTEXT_LEARNING.at_checkpoints, objective, needs=("update", "measure"), course=True)

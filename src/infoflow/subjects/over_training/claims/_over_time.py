@@ -1,4 +1,4 @@
-"""Readings of tables over training.
+"""What claims read from tables over training.
 
 Times, ranks and sets have no bootstrap over sentences, so their intervals come only from seeds.
 """
@@ -30,7 +30,7 @@ _BEGUN = 0.1  # share of the training: about the end of a warm-up
 
 
 def prunable(order: str) -> Reading:
-    """Share of the heads that could be removed at each update, in one order."""
+    """Share of the heads that could be removed at each update, if they are removed in this order."""
     table = Table(PRUNABLE_BY_UPDATE.name, TRANSLATION, needs=("update", "order", "replicates"), course=True)
     return table.where(order=order, kind="all").reduce(_by_update)
 
@@ -167,7 +167,7 @@ def divergence_left(objective: Spec, share: float, clock: str = "progress") -> R
 
 
 def source_dip(number: str = "value", rule: int = 0) -> Reading:
-    """How far the source's share falls below its start and its end.
+    """How far the source's share of the relevance falls below its first and its last value.
 
     It is measured by the first or second relevance rule in the table, averaged over decoder steps after the first.
     """

@@ -1,4 +1,4 @@
-"""Readings of probes that are trained at every checkpoint, and of grammar compared with heads and loss."""
+"""What claims read from probes trained at every checkpoint, and from the times of relation heads, loss and grammar."""
 
 from functools import partial
 from itertools import pairwise

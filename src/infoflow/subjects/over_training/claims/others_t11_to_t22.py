@@ -23,7 +23,7 @@ from ._curves_over_time import seeds_apart
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, prunable, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 
-FACTOR = 1.5  # least ratio of updates that counts as later; if the sum of learning rates decides, it is 2
+FACTOR = 1.5  # smallest ratio of updates that counts as later; 2 if the sum of learning rates alone decided
 
 
 @claim(
@@ -62,7 +62,7 @@ def t11(curves: Curves) -> list[Condition]:
     controls=(Control(name="the same words in random order", reads={"order": order_last("baseline")}),),
 )
 def t12(curves: Curves) -> list[Condition]:
-    """The order of words moves after the quality has settled."""
+    """Word order still changes after the quality has settled."""
     after, half = (curves["order"][:, [index]] for index in range(2))
     unit, reach = "share of its range", reach_at(curves["order"], 2)
     return [
@@ -86,7 +86,7 @@ def t12(curves: Curves) -> list[Condition]:
     uncontrolled="equal relevance has no dip, whatever was trained",
 )
 def t13(curves: Curves) -> list[Condition]:
-    """The source's share in a translation's predictions, over training."""
+    """How the source's share in a translation's predictions falls and rises over training."""
     name = "how far the share of the source falls below both its start and its end"
     return [exceeds(name, curves["dip"], 0.03, "share of relevance")]
 
@@ -181,7 +181,7 @@ def reads(*, at_start: bool = False) -> dict[str, Reading]:
     controls=(Control(name="before training", reads=reads(at_start=True)),),
 )
 def t18(curves: Curves) -> list[Condition]:
-    """Lower and upper layers of two seeds, at every checkpoint."""
+    """How similar lower and upper layers are between two seeds, at every checkpoint."""
     name = "share of the checkpoints after the warm-up at which state 1 is more alike between seeds than the last, {}"
     return [
         exceeds(name.format(model), values[:, :1], 0.9, "share of checkpoints", bounds=SHARE, step=1 / values[0, 1])
@@ -195,8 +195,8 @@ def unigram_stage(objective: Spec, compared: str = "warm-up") -> Reading:
     The columns are this delay in doublings of updates and in doublings of the sum of learning rates, and the spacing of
     checkpoints around the minimum in doublings of updates.
 
-    With `compared="seed"`, the absolute difference from the next seed with the same warm-up, in updates only: the
-    column of the sum, which matters only for another warm-up, is 0.
+    With `compared="seed"`, the first column is the absolute difference from the next seed with the same warm-up. The
+    second is 0, because sums of learning rates matter only if the warm-up differs.
     """
     table = Table(STAGES_BY_WARMUP.name, objective, needs=("measure", "gap", "replicates"))
     return table.where(compared=compared, order=1).reduce(_grown, signed=compared == "warm-up")
@@ -268,7 +268,7 @@ TASK = ("upos", "xpos")
     controls=(Control(name="control labels", reads={"moves": best_layer_moves(MASKED, TASK, "control")}),),
 )
 def t22(curves: Curves) -> list[Condition]:
-    """The best layer of probes."""
+    """Whether the best layer of probes moves down after a task has been learned."""
     down, loss = (curves["moves"][:, [index]] for index in range(2))
     name = "how many layers lower the best layer is at the end than at nine tenths of the gain"
     return [

@@ -46,13 +46,13 @@ def _order(name: str, curve: np.ndarray, least: float, **how: bool) -> Condition
     source=SVCCA_PAPER,
     published="networks converge from the bottom up; no number",
     statistic="debiased CKA to the final model: Kendall's tau of depth and the update from which nine tenths of the "
-    "way are covered is at least .6 over states, and at least .3 over what blocks add on the final model's states, "
+    "way are covered is at least .6 over states, and at least .3 over what blocks add to the final model's states, "
     "from the second block on (thresholds ours)",
     reads=reads(),
     controls=(Control(name="final weights with noise as large as the remaining distance", reads=reads("null_time")),),
 )
 def t1(curves: Curves) -> list[Condition]:
-    """The order in which states settle, and in which blocks on the final model's own input do."""
+    """The order in which states settle, and in which blocks settle if they read the final model's states."""
     name = "Kendall's tau of depth and time of settling, {}s"
     return [
         # States accumulate the changes of all lower layers, so their order alone means nothing.
@@ -220,7 +220,7 @@ def t6(curves: Curves) -> list[Condition]:
     ),
 )
 def t7(curves: Curves) -> list[Condition]:
-    """Induction heads and learning in context, at once and together."""
+    """Whether induction heads and in-context learning appear abruptly and together."""
     abrupt, apart = (curves["both"][:, [index]] for index in range(2))
     reach = [reach_at(curves["both"], place) for place in (2, 4)]
     share, between = "share of seeds in which both appear abruptly", "the middle of induction and that of the gain"

@@ -34,7 +34,7 @@ from ._curves_over_time import (
     ),
 )
 def t9(curves: Curves) -> list[Condition]:
-    """Induction heads before attention to the first token."""
+    """How long induction heads appear before attention to the first token."""
     name = "from the middle of induction to that of attention to the first token"
     return [exceeds(name, curves["later"][:, :1], 2.0, "doublings of updates", reach=reach_at(curves["later"], 1))]
 
@@ -44,9 +44,9 @@ def t9(curves: Curves) -> list[Condition]:
     "In a masked LM, the loss of token identity and its return over the layers come after n-grams are learned.",
     source=OURS,
     published="none: ours, exploratory",
-    statistic="information of states about the input token, corrupted as in training: at the end, a dip of .04 nats "
-    "or more between the first and the last state (the threshold of representations:V-3); half of its depth is "
-    "reached after the minimum of the divergence from bigrams",
+    statistic="information of states about the input token, if inputs are corrupted as in training: at the end, a dip "
+    "of .04 nats or more between the first and the last state (the threshold of representations:V-3); half of its "
+    "depth is reached after the minimum of the divergence from bigrams",
     reads={"dip": identity_dip(MASKED)},
     controls=(
         Control(name="step 0 at all checkpoints", reads={"dip": identity_dip(MASKED, at_start=True)}, decisive=False),
@@ -56,7 +56,7 @@ def t9(curves: Curves) -> list[Condition]:
     uncontrolled="where nothing changes from step 0 on, nothing comes later",
 )
 def t20(curves: Curves) -> list[Condition]:
-    """The dip of identity, and bigrams."""
+    """Whether the dip of token identity appears after bigrams are learned."""
     depth, later = (curves["dip"][:, [index]] for index in range(2))
     name, reach = "from the minimum of KL(Q2||P) to half of that depth", reach_at(curves["dip"], 2)
     return [
@@ -80,7 +80,7 @@ _T21_READS: dict[str, Reading] = {"times": embeddings_settled(CAUSAL)}
     controls=(shuffled_deciles(_T21_READS),),
 )
 def t21(curves: Curves) -> list[Condition]:
-    """Rows of the embedding matrix."""
+    """When the embeddings of frequent and rare tokens settle."""
     found = frequency_correlation(curves["times"])
     name, unit = "frequency and the update from which nine tenths of the way are covered", "rank correlation"
     return [stays_below(name, found, -0.6, unit, bounds=CORRELATION, reach=reach_of_correlation(curves["times"]))]

@@ -68,7 +68,7 @@ def _claims(course: CheckpointTables) -> Drawn | None:
 
 
 def _ticks(updates: list[int]) -> list[str]:
-    """Labels of the columns: the updates of some, including the first and the last; "" for the others."""
+    """Column labels: the update of some columns, including the first and the last; "" for all other columns."""
     every, last = max(1, math.ceil(len(updates) / 8)), len(updates) - 1
     return [
         short(update) if index == last or (index % every == 0 and last - index >= every) else ""

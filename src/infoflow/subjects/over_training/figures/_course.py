@@ -46,7 +46,7 @@ class CheckpointTables:
 
     @cached_property
     def clocks(self) -> pd.DataFrame:
-        """series, update, tokens, progress, lr_share of every checkpoint: means over seeds."""
+        """One row per checkpoint with series, update, tokens, progress and lr_share, each a mean over seeds."""
         frames = [self[name] for name in self.tables.names_over_training]
         frames = [frame.reindex(columns=["series", "update", *_CLOCKS]) for frame in frames if "progress" in frame]
         if not frames:
@@ -72,7 +72,7 @@ class CheckpointTables:
         return self.models.present(frame)
 
     def each(self, frame: pd.DataFrame) -> Iterator[tuple[Series, pd.DataFrame]]:
-        """Each line of the page that has rows in `frame`, with these rows."""
+        """Each series (model) of the page that has rows in `frame`, with these rows."""
         for series in self.series(frame):
             yield series, frame[frame["series"] == series.key]
 
@@ -139,7 +139,7 @@ def course_lines(
     kinds: Sequence[str] = (),
     **how: Any,
 ) -> dict[str, Any]:
-    """Labelled lines: a dash pattern per value of the column `line` (`kinds` in order), or else a line per model."""
+    """Chart of labelled lines: one dash pattern per value of the column `line` (see `kinds`), or one line per model."""
     series = course.series(rows)
     if "line" in rows:
         names = list(kinds) or list(dict.fromkeys(rows["line"]))

@@ -68,7 +68,7 @@ def _ngrams(course: CheckpointTables) -> pd.DataFrame:
 
 
 def _measures(table: pd.DataFrame) -> list[str]:
-    """The measures of a table, first KL(Q||P), which is what the model has not yet learned of the counts."""
+    """The measures of a table, first KL(Q||P), which is what the model has not yet learned of the n-gram counts."""
     return [name for name in _TITLES if len(table) and name in set(table["measure"])]
 
 
@@ -218,7 +218,7 @@ TRANSLATION = Method(
 )
 _FAMILIES = {
     "lm_score": ("as a language model of the target", "LM score (nats)"),
-    "quality": ("quality", "BLEU, chrF (share of their end)"),
+    "quality": ("quality", "BLEU, chrF (share of final value)"),
     "order": ("word order", "share"),
     "unigram": ("words by frequency", "unigram precision"),
     "degenerate": ("degenerate", ""),

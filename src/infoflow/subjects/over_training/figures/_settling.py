@@ -27,7 +27,7 @@ CONVERGENCE = Method(
     <i>s</i>(0) &lt; .05. A layer has settled at the last upward crossing of .9, interpolated linearly in
     log<sub>2</sub> <i>t</i>. <i>States</i> carry changes of all lower layers. <i>Blocks</i> compare the output of a
     block on the finished model's own input with its final output, so changes of lower layers do not add up. Null
-    model: the finished weights plus random directions, each tensor moved as far from its end as it was at that update.
+    model: the finished weights plus random directions; each tensor is moved as far from its final value as it was then.
     CKA and PWCCA ignore rotations; displacement (‖<i>X<sub>t</sub></i> − <i>X<sub>r</sub></i>‖ / ‖<i>X<sub>r</sub></i>
     − mean‖) does not.
     """,
@@ -42,9 +42,9 @@ _SIMILARITIES = {
 }
 _REFERENCES = {
     "final": "to the end",
-    "other-seed": "to another seed's end",
-    "other-objective": "to another objective's end",
-    "previous": "to the step before",
+    "other-seed": "to another seed's final model",
+    "other-objective": "to another objective's final model",
+    "previous": "to the preceding checkpoint",
     "initial": "to the start",
 }
 _FIRST = "cka"  # for references other than the end
@@ -162,11 +162,11 @@ def _nearest(course: CheckpointTables, table: pd.DataFrame) -> str:
         f"{series.label} layer {int(own.groupby('layer')['value'].mean().idxmax())}"
         for series, own in course.each(first)
     ]
-    return f"Layer closest to its end, averaged over all checkpoints: {listed(nearest)}."
+    return f"Layer closest to its final state, averaged over all checkpoints: {listed(nearest)}."
 
 
 def _times(course: CheckpointTables) -> pd.DataFrame:
-    """Settling times by CKA to the end (or the available measure): geometric means over seeds, widest brackets."""
+    """Settling times by CKA to the final model (or another measure): geometric means over seeds, widest brackets."""
     frame = main_stack(course[CONVERGENCE_TIME.name])
     if frame.empty:
         return frame
@@ -245,7 +245,7 @@ CURVES = DeclaredFigure(
         "changes of lower layers do not add up. Low layers settle first only if both panels say so.",
         "The grey area is the null model, from its lowest to its highest layer: the finished weights, disturbed "
         "at random by as much as they still had to move. Above it, a layer has settled: its remaining movement "
-        "hardly matters. Inside it, the layer is as close to its end as random weights at that distance. Below "
+        "hardly matters. Inside it, the layer is as close to its final state as random weights at that distance. Below "
         "it, the remaining movement matters more than random movement.",
     ),
     method=CONVERGENCE,

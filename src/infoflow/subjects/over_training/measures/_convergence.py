@@ -29,16 +29,16 @@ DISPLACEMENT = "displacement"
 
 CONVERGENCE = TableSchema(
     name="convergence",
-    description="Similarity to a reference of each layer's states, and of what each block adds on the reference's own "
-    "input, on the same tokens. A lower layer may be close to its end only because it has fewer layers below it: "
-    "compare states with blocks, and both with `null`.",
+    description="How similar each layer's states, and what each block adds to the reference's states, are to those of "
+    "a reference model on the same tokens. A lower layer may be close to its final state only because it has fewer "
+    "layers below it: compare states with blocks, and both with `null`.",
     light=True,
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "state (0 = embeddings), or block (from 0)"),
-        Column("kind", "string", "", "state; or block: what a block adds on the reference's input"),
+        Column("kind", "string", "", "state; or block: what a block adds to the reference's states"),
         Column("reference", "string", "", "final, previous, initial or other-seed"),
         Column(
             "similarity",
@@ -135,7 +135,7 @@ def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: S
     blocks: list[np.ndarray] = []
     for rows in batches:
         batch = reader.padded(rows)
-        source = {reader.source_stack: batch.streams[reader.source_stack]}  # leaves out the input of the other stack
+        source = {reader.source_stack: batch.streams[reader.source_stack]}  # without the input from the other stack
         batch = replace(batch, streams=source).to(model.device)
         valid = batch.streams[reader.source_stack].valid
         with torch.inference_mode(), tap(model, hidden=True) as seen:

@@ -169,7 +169,7 @@ CONVERGENCE_TIME = TableSchema(
     ),
 )
 _SETTLED = 0.9
-_LEAST_CHANGE = 0.05  # least 1 - s(0): below it, a layer starts at its end
+_LEAST_CHANGE = 0.05  # smallest 1 - s(0) for which convergence is defined: below it, a layer already starts close to 1
 
 
 def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

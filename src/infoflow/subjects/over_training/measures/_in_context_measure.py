@@ -32,8 +32,8 @@ IN_CONTEXT_LEARNING = TableSchema(
             "measure",
             "string",
             "",
-            "gain: mean loss around token i less that around token j of the same texts; repeat_gain: mean "
-            "loss in the first copy of random tokens less that in the second, without each copy's first token",
+            "gain: mean loss around token i minus that around token j of the same texts; repeat_gain: mean "
+            "loss in the first copy of random tokens minus that in the second, without each copy's first token",
         ),
         Column("i", "int64", "tokens", "the early position, from 1; -1 for repeat_gain"),
         Column("j", "int64", "tokens", "the late position; -1 for repeat_gain"),

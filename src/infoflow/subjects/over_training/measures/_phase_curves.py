@@ -39,7 +39,7 @@ PHASE_CURVES = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Curves:
-    """Curves of a table, one for each value of `by`: the highest or the mean filtered row at each checkpoint."""
+    """Curves of a table, one for each value of `by`: at each checkpoint, the highest or the mean of the kept rows."""
 
     table: str
     name: str  # template with column names in braces

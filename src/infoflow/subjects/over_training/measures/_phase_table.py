@@ -240,7 +240,7 @@ PHASES_OVER_SEEDS = TableSchema(
 
 
 def phases_over_seeds(phases: pd.DataFrame) -> pd.DataFrame:
-    """`PHASES_OVER_SEEDS` from the table `phases` of several models, but not if two share objective and seed.
+    """`PHASES_OVER_SEEDS` from the table `phases` of several models; a curve that has a seed twice is left out.
 
     The interval of the mean time is Student's, on the logarithms of the seeds' times. With three seeds it is wide.
     """

@@ -49,8 +49,8 @@ HEAD_ROLE_EVENTS = TableSchema(
 ROLE_TURNOVER = TableSchema(
     name="role_turnover",
     version=2,
-    description="The heads that hold a role at each checkpoint: how many there are, and how far they are the same as "
-    "at the previous and at the last checkpoint; the control is the overlap of two random sets of those sizes.",
+    description="The heads that hold a role at each checkpoint: how many there are, and how much they overlap with "
+    "those at the previous and the last checkpoint; the control is the overlap of two random sets of those sizes.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
@@ -62,7 +62,7 @@ ROLE_TURNOVER = TableSchema(
             "by_chance",
             "float64",
             "heads",
-            "how many of these heads hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
+            "at most this many of these heads hold it by chance: 2.5 % of the heads chosen, see `head_roles`",
         ),
         Column("heads", "int64", "heads", "heads that could hold the role"),
         Column("jaccard_previous", "float64", "1", "overlap with the previous checkpoint; NaN: none"),
@@ -190,10 +190,10 @@ PRUNABLE_BY_UPDATE = TableSchema(
             "mask_previous",
             "float64",
             "share",
-            "share of the heads in the less important half that were not in it at the previous row; NaN: no such row, "
-            "another order, or importances were not measured",
+            "share of the heads in the less important half that were not in that half at the previous row; NaN: no "
+            "such row, another order, or importances were not measured",
         ),
-        Column("mask_final", "float64", "share", "share of the less important half that is not in it at the last row"),
+        Column("mask_final", "float64", "share", "share of these heads that are not in that half at the last row"),
     ),
 )
 

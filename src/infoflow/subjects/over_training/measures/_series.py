@@ -68,7 +68,7 @@ class CheckpointSeries:
 
 def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, state: TrainerState,
                   suite: PublicSuite | None, by_hand: Mapping[str, int]) -> SuiteCheckpoint | None:  # fmt: skip
-    """The checkpoint at the recorded update, else at the one in its name; None if there is neither.
+    """A checkpoint at its recorded update, or else at the update in its name; None if neither is known.
 
     Its tokens are those counted in training, else those in the name, else updates times the suite's tokens per update
     if known; never guessed.

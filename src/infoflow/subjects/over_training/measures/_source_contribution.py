@@ -125,7 +125,7 @@ SOURCE_CONTRIBUTION = TableSchema(
         Column("source_length", "int64", "tokens", "source tokens of each sentence"),
         Column("target_length", "int64", "tokens", "decoder steps of each sentence"),
         *estimate_columns(
-            "share of 1 (share), nats",
+            "share of 1 (share), nats (entropies)",
             "the measure, mean over predictions",
             "the measure if every token had the same relevance",
             "predictions",
@@ -144,7 +144,7 @@ class SourceContribution(Intervention):
 
     Args:
         sentences: Maximum number, chosen by a hash of their text: the same at every checkpoint.
-        explained: `"top"`, or `"reference"`, which is the same token throughout training. ALTI explains both equally.
+        explained: `"top"`, or `"reference"`, which is the same token throughout training. ALTI treats both alike.
         rules: Subset of `RULES`.
     """
 

@@ -122,7 +122,9 @@ def _readable(
         )
     names_listed = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
     notes = (
-        [f"Left out of {repository}, whose names contain no step (--steps NAME=STEP): {names_listed}."] if odd else []
+        [f"Revisions of {repository} without a step in their name (--steps NAME=STEP) are left out: {names_listed}."]
+        if odd
+        else []
     )
     return checkpoint_names([name for name in wanted if name not in odd], steps, repository), notes
 
@@ -312,9 +314,9 @@ def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) 
     |---|---|
     | `NAME@step1000,step2000` | these revisions of a repository |
     | `NAME@all`, `NAME@log:12`, `NAME@1000..20000` | all, 12 evenly in log time, or those of a range of steps |
-    | `google/multiberts-seed_0-step_{20k,40k}` | a repository each |
+    | `google/multiberts-seed_0-step_{20k,40k}` | one in each of these repositories |
     | a folder | its `checkpoint-*`, `step-*` or the like; with `@log:12` or a range some of them |
-    | a run folder | those of its models, a series each |
+    | a run folder | the checkpoints of its models, one series for each model |
 
     `steps` are the updates of checkpoints whose names do not contain them.
     """
@@ -328,7 +330,7 @@ def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) 
 def _read(source: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
     if not source.strip():
         raise UserError(f"A series of checkpoints is a folder, or {GRAMMAR}. Got an empty name.")
-    if os.path.exists(source):  # noqa: PTH110 (that of pathlib raises for names that are too long)
+    if os.path.exists(source):  # noqa: PTH110 (pathlib's method raises for names that are too long)
         return folder_series(Path(source), "all", steps)
     name, behind = at_revision(source)
     at, choice = behind is not None, behind or ""

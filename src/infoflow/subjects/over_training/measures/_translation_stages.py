@@ -37,7 +37,7 @@ TRANSLATION_STAGES = TableSchema(
             "string",
             "",
             "lm_score: mean log-probability of an output token under an n-gram model of the training corpus's "
-            "translations less that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, or zh or char "
+            "translations minus that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, zh or char "
             "for scripts without spaces), chrf (mean over sentences); unigram_precision: share of output words that "
             "are in the reference, by their frequency; word_by_word: share that are in the word-by-word translation; "
             "frs_a, frs_b, tau_share: how monotone, see fuzzy_reordering; degenerate: share of outputs that are empty "
@@ -51,11 +51,11 @@ TRANSLATION_STAGES = TableSchema(
             "frequency ranks of the words in the training corpus's translations (unigram_precision); else empty",
         ),
         *estimate_columns(
-            "nats per token (lm_score), percent (bleu, chrf), a share of 1 else",
+            "nats per token (lm_score), percent (bleu, chrf), otherwise a share of 1",
             "the measure",
             "lm_score: tokens drawn by their frequency alone in place of the output; frs_a, frs_b, tau_share: the same "
-            "words in random order; degenerate: share of such references; else: the output of another sentence",
-            "sentences (bleu, chrf, degenerate, frs_a, frs_b, tau_share), tokens (lm_score), words else",
+            "words in random order; degenerate: share of such references; others: the output of another sentence",
+            "sentences (bleu, chrf, degenerate, frs_a, frs_b, tau_share), tokens (lm_score), otherwise words",
         ),
     ),
 )

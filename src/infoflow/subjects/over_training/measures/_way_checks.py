@@ -32,9 +32,9 @@ CHECKPOINT_CHECKS = TableSchema(
             "string",
             "",
             "K1 equal weights, K2 equal shards, K3 far from both neighbours, K4 nearer to the start than the "
-            "preceding one, K5 no descendant of step 0, K6 loss off its decreasing fit, K7 non-finite or only equal "
-            "numbers, K8 another configuration or tokenizer, K9 missing or unexpected tensors, K10 precision, "
-            "K11 another step than its name says, K12 missing, or norms that jump",
+            "preceding one, K5 not descended from step 0, K6 loss far from the decreasing fit, K7 non-finite or only "
+            "equal numbers, K8 another configuration or tokenizer, K9 missing or unexpected tensors, K10 precision, "
+            "K11 a step other than the one in its name, K12 missing, or norms that jump",
         ),
         Column("level", "string", "", "note, warning or error"),
         Column("value", "float64", "as the check", "measured value; NaN: no number"),
@@ -124,7 +124,7 @@ _ROUNDING = {"bfloat16": 1.66e-3, "float16": 2.1e-4}  # relative change of the n
 
 
 def alike(series: Sequence[WeighedCheckpoint]) -> list[WeighedCheckpoint]:
-    """Checkpoints whose matrices have the most frequent shapes; only between these are there distances."""
+    """Checkpoints whose matrices have the most frequent shapes; distances are defined only between these."""
     layouts = {one.name: _layout(one) for one in series if one.weight is not None and not one.weight.tensors.not_finite}
     if not layouts:
         return []
@@ -183,7 +183,7 @@ def _norm(one: WeighedCheckpoint) -> float:
 
 
 def _falls(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K4: two checkpoints with swapped weights; strong weight decay can cause it too."""
+    """K4: two checkpoints with swapped weights; strong weight decay can look the same."""
     distances = [_distance(start, one) for one in later]
     rows = []
     for before, one, d_before, d in zip(later, later[1:], distances, distances[1:], strict=False):

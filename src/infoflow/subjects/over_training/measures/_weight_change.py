@@ -261,7 +261,7 @@ def _parts(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
 
 
 def _heads(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
-    """Heads of attentions with four known projections; shared ones once."""
+    """The heads of attention modules whose four projections are known; a shared module counts once."""
     seen: set[str] = set()
     for one in model.anatomy.attentions():
         projections = (one.query, one.key, one.value, one.output)

@@ -1,4 +1,4 @@
-"""Readings of the tables of probes that several claims share."""
+"""What several claims read from the tables of probes."""
 
 from collections.abc import Sequence
 from functools import partial

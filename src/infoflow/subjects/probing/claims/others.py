@@ -123,7 +123,7 @@ FEWEST = 4
 
 
 def _agreement(labels: str) -> Reading:
-    """Correlation of F with human scores over layers 0..L."""
+    """Correlation of BERTScore's F with human scores, for layers 0..L."""
     return Table(BERT_SCORE_TABLE.name, MASKED).where(score="f", labels=labels).by(first=0)
 
 

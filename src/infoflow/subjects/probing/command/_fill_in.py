@@ -25,8 +25,8 @@ def fill_in(
     facts: Annotated[
         Path,
         Parameter(
-            help="Relation, subject and object, tab-separated (.tsv), or objects with these names (.jsonl); .gz too. A "
-            "fourth column may hold a template. Or a folder of such files, such as LAMA's with LPAQA's prompts."
+            help="File of relation, subject and object: tab-separated (.tsv), or JSON with these keys (.jsonl); .gz "
+            "too. A fourth column may hold a template. Or a folder of such files, such as LAMA's with LPAQA's prompts."
         ),
     ],
     templates: Annotated[

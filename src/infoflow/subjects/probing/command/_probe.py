@@ -232,8 +232,8 @@ def bert_score(
     pairs: Annotated[
         Path,
         Parameter(
-            help="Candidate, reference and optionally a human score, tab-separated (.tsv), or objects with these "
-            "names (.jsonl); .gz too."
+            help="File of candidate, reference and optionally a human score: tab-separated (.tsv), or JSON with these "
+            "keys (.jsonl); .gz too."
         ),
     ],
     columns: Annotated[

@@ -147,7 +147,7 @@ def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
 
 
 def _near_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
-    """Add the result with a running maximum to ill-defined values."""
+    """Add the value from the running maximum of scores to the text of ill-defined values."""
     rows = places[places["statistic"] == "expected_layer_running_maximum"]
     known = dict(zip(zip(rows["group"], rows["task"], strict=True), rows["shown"], strict=True))
     stated = [

@@ -93,7 +93,8 @@ class CodedTargets:
     ) -> Float[Tensor, "target probe"]:
         """−ln p of each label under the probes at these indices; `logits` maps features (P, B, D) to logits.
 
-        `right` is called with the score of each probe's first choice, chunk by chunk, (targets, probes).
+        If `right` is a list, whether each probe's first choice is the label is appended to it, chunk by chunk,
+        (targets, probes).
         """
         size = max(1, _LOGITS // (len(active) * max(self.classes, self.x_NLD.shape[2])))
         found = []

@@ -195,8 +195,9 @@ class VariationalTraining:
     rate: float = 1e-3
     """Learning rate of Adam."""
     epochs: int = 0
-    """0: 200 as published, but at least 30 / rate steps. Log variances start at −9 and need 10 / rate steps to reach
-    the prior; until then the code of the weights is up to six times too long (`experiments/validation/codelength`)."""
+    """Number of epochs; 0: 200 as published, but at least 30 / rate steps. Log variances start at −9 and need 10 / rate
+    steps to reach the prior; until then the code of the weights is up to six times too long
+    (`experiments/validation/codelength`)."""
     batch: int = 64
     """Targets per step."""
 

@@ -156,9 +156,9 @@ def read_facts(
     | file              | holds                                                                                   |
     |-------------------|-----------------------------------------------------------------------------------------|
     | facts, `.tsv`     | relation, subject, object; a first line may name the columns, also one for the template |
-    | facts, `.jsonl`   | the same as objects; LAMA's names (sub_label, obj_label, predicate_id) are accepted too |
+    | facts, `.jsonl`   | JSON objects with these keys, or with LAMA's: sub_label, obj_label, predicate_id        |
     | prompts, `.tsv`   | family, relation, template; a first line may name the columns                           |
-    | prompts, `.jsonl` | objects with relation and template (LAMA's and LPAQA's), optionally a family            |
+    | prompts, `.jsonl` | JSON objects with relation and template (LAMA's and LPAQA's), optionally a family       |
 
     All may be gzipped. `path` may be a folder with `facts`, and optionally `facts-train`, `relations` (prompts written
     by hand) and files whose names end in `prompts`.

@@ -76,7 +76,7 @@ def seed_estimate(
 ) -> dict[str, Any]:
     """Columns of `estimate_columns` and `SEED_COLUMNS`: the mean over seeds, and its interval over seeds and sentences.
 
-    The interval is that of `interval_over_seeds`. If all answers of all seeds are right, its width follows from the
+    The interval comes from `interval_over_seeds`. If all answers of all seeds are right, its width follows from the
     number of answers.
     """
     replicates = np.where(np.isfinite(replicates), replicates, np.nan)

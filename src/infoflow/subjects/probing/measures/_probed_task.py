@@ -84,8 +84,8 @@ def control_labels(
 ) -> ControlLabels:
     """Assign each type one label, drawn from the distribution of the labels in the training part.
 
-    The draw depends only on (seed, the type's text), not on other types or their order. If only a share is corrupted,
-    types are selected by hash until they cover that share of the examples of all parts.
+    The draw depends only on (seed, the type's text), not on other types or their order. If `corrupted` is below 1, only
+    some types get such a label; they are selected by hash until they cover that share of the examples of all parts.
 
     Source: [@hewitt2019control].
     """

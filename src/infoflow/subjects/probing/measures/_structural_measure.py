@@ -235,7 +235,7 @@ def _scored(maps: StructuralMaps, features: WordFeatures, test: Sequence[TreeSen
 def _metrics(
     structure: Structure, scores: Sequence[TreeScores], blocks: np.ndarray, control: Sequence[TreeScores] | None
 ) -> list[dict[str, Any]]:
-    """Rows of the two metrics over seeds; `control` is the baseline's own control, by default itself."""
+    """Rows of the two metrics over seeds; the baseline is the scores of `control`, or `scores` itself without one."""
     control = control or scores
     hits, counted = np.stack([each.hits for each in scores]), scores[0].num_edges
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none

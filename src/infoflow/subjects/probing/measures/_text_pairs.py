@@ -41,7 +41,7 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
     | file     | holds                                                                                           |
     |----------|-------------------------------------------------------------------------------------------------|
     | `.tsv`   | candidate, reference and optionally score, separated by tabs; a first line may name the columns |
-    | `.jsonl` | objects with `candidate`, `reference` and optionally `score`                                    |
+    | `.jsonl` | JSON objects with `candidate`, `reference` and optionally `score`                               |
 
     Args:
         path: The file.

@@ -116,7 +116,7 @@ def _settings(plan: StudyPlan) -> list[Any]:
 
 
 def _probed(plan: StudyPlan, analysed: Corpus) -> Corpus | None:
-    """The sentences on which probes are trained and scored; their lengths are those that the models were trained on."""
+    """The sentences on which probes are trained and scored, limited to lengths that the models were trained on."""
     if not plan.probing.on:
         return None
     section = plan.probing

@@ -1,4 +1,4 @@
-"""Readings of what models with and without passages store, read and find.
+"""What claims read from tables about what models with and without passages store, read and find.
 
 Besides hits, the table `retrieval_scores` holds null_prior (the prior of the empty passage), utility, log_likelihood,
 loss, p1, posterior_entropy_1 and _2, later_by_utility and later_by_likelihood, and read_updates for pretrained readers.
@@ -114,7 +114,7 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def seeds_and_start(reads: Mapping[str, Reading], *sides: Any) -> tuple[Control, Control]:
-    """Two controls: seeds of one objective alone, and untrained models (not decisive: all variants start alike)."""
+    """Two controls: differences between seeds alone, and untrained models (not decisive: all variants start alike)."""
     return seeds_alone(reads, *sides), Control(name="untrained models", reads=untrained(reads), decisive=False)
 
 

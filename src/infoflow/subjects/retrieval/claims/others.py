@@ -287,7 +287,7 @@ _R22_READS: dict[str, Reading] = {"agreement": ranking(RETRIEVE_LEARNED)}
     minimum_seeds=1,
 )
 def r22(curves: Curves) -> list[Condition]:
-    """The source sums over layers and heads."""
+    """The source sums attention over layers and heads."""
     name = "rank correlation of attention on a passage with its posterior"
     return [exceeds(name, curves["agreement"], _R22_LEAST, "", bounds=CORRELATION)]
 
@@ -303,9 +303,9 @@ _R23_READS: dict[str, Reading] = {
     "Evidence enters at lower layers than those at which memory is read.",
     source=OURS,
     published="no published claim; what is measured is reported",
-    statistic="centre of the gain by the right document over states, facts held out, learned retriever, minus the "
-    "centre of what the closed-book reader knows of the most frequent trained facts, tuned lens at the mask: below 0; "
-    "the same difference of the halves: below 1 layer (our rule; reported)",
+    statistic="tuned lens at the mask: the centre, over states, of what the right document adds on held-out facts "
+    "(learned retriever), minus the centre of what the closed-book reader knows of the most frequent trained facts, is "
+    "below 0; the same difference of the halves is below 1 layer (our rule; reported)",
     reads=_R23_READS,
     controls=(
         seeds_alone(_R23_READS, "evidence", "memory"),

@@ -28,7 +28,7 @@ def of_readers(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def arms(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of plain models, and of the closed-book reader that is asked without a passage as rarely as the others."""
+    """Rows of models without a variant, and of the closed-book reader asked without a passage as rarely as others."""
     return frame[frame["variant"].isin(["", CONTROL_ARM])]
 
 
@@ -61,7 +61,7 @@ def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
 def drawn(
     frame: pd.DataFrame, by: list[str], models: ModelSelection, bounds: tuple[float, float] = ANY
 ) -> pd.DataFrame:
-    """Mean, interval and name of each line, trained or not, and value of `by`; `bounds`: range of the mean."""
+    """Mean, interval and name for each model line, trained or not, and each value of `by`; `bounds` limit the mean."""
     return names_of(estimated(averaged(frame, by), by, bounds), models)
 
 

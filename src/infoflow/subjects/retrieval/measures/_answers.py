@@ -229,7 +229,7 @@ def inputs_with_candidates(
 
 
 def limit_of(model: Any) -> int:
-    """Number of the model's positions."""
+    """The maximum number of tokens that the model can read."""
     return num_positions(model.config)
 
 
@@ -266,7 +266,7 @@ class FactReadings:
     facts: Collection[Fact]
     edited: bool = False  # whether to use the passages of the edited index
     k: int = 2  # passages per search
-    level: Level = "sequence"  # level of the marginalisation
+    level: Level = "sequence"  # level at which passages are marginalised
     seed: int = 0  # seeds random documents
     passage_library: Library | None = None  # see `question_candidates`; None: a library is built for these facts
     _found: QuestionCandidates | None = field(default=None, init=False)

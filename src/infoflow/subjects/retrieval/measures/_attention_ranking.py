@@ -1,4 +1,4 @@
-"""The table `attention_ranking`: does the reader attend more to passages that help it?"""
+"""The table `attention_ranking`, which shows whether the reader attends more to passages that help it."""
 
 # Q question, C candidate, H head, J token of the answer
 

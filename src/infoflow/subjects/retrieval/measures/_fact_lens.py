@@ -176,7 +176,7 @@ def require_lens(lens: TunedLens, reader: PreTrainedModel) -> None:
 LEAST_FACTS = 20
 """Mean number of training facts per object below which a probe memorises facts.
 
-With two, a probe had an accuracy of .19 at the top of a model whose own P@1 was 1.00.
+With two, a probe had an accuracy of .19 at the last layer of a model whose own P@1 was 1.00.
 """
 _DEV = 5  # one in five of the probe's entities is held out for early stopping
 _TESTED, _TESTED_TOO = ("trained", "held out", "withheld"), ("changed",)
@@ -194,11 +194,11 @@ def probe_rows(
 ) -> Iterator[dict[str, Any]]:
     """Rows of `knowledge_lens` for linear probes at the mask and at the subject's last token, states 0..L.
 
-    The document is the empty one. Two relations that share their objects have one probe, trained on the trained facts
-    of half of the entities and tested on the others ("accuracy"). For "control", the objects of a relation are permuted
-    among its facts. Dates are left out, since each has only one or two facts. Probes are also tested on untrained
-    facts, where they should be at chance, and on facts that change later, which are part of training. With fewer than
-    `least` training facts per object, the values are NaN (`layer` −1), with a note.
+    Each question has the empty document. Two relations that share their objects have one probe, trained on the
+    trained facts of half of the entities and tested on the others ("accuracy"). For "control", the objects of a
+    relation are permuted among its facts. Dates are left out, since each has only one or two facts. Probes are also
+    tested on untrained facts, where they should be at chance, and on facts that change later, which are part of
+    training. With fewer than `least` training facts per object, the values are NaN (`layer` −1), with a note.
 
     Source: control tasks adapted from [@hewitt2019control], with facts instead of word types.
     """

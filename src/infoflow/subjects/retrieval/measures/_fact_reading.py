@@ -26,7 +26,7 @@ READ_KINDS = ("trained", "held out")  # facts that training can store, and facts
 
 
 def looked_at(reader: PreTrainedModel) -> Model:
-    """The reader with its anatomy, in evaluation mode."""
+    """The reader as a `Model`, in evaluation mode; a `UserError` if it is not a masked LM with a single stack."""
     model = load_model(reader)
     reason = model.anatomy.lacks()
     if len(model.anatomy.stacks) > 1 or model.task == "encoder":

@@ -149,7 +149,7 @@ def knowledge(
         facts: Facts to use; default: all, or for an elicited model all facts of entities that it was not trained on.
         most: Maximum number of facts per kind and exposure.
         k: Passages per search, as in training.
-        level: Level of the marginalisation, as in training.
+        level: Level at which passages are marginalised, "sequence" or "token", as in training.
         seed: Seeds random documents.
         library: Library whose index is used instead of building one; see `question_candidates`. With `edited` it must
             hold the edited passages.
@@ -227,7 +227,7 @@ def knowledge_conflict(
     most: int = MOST_FACTS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    r"""How often a model answers as in training, and how often as in its document, where the two differ.
+    r"""How often a model gives the answer from training, and how often the one from its document, if they differ.
 
     | metric             | value                                                              | a guess |
     |--------------------|--------------------------------------------------------------------|---------|

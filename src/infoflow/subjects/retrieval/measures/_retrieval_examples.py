@@ -118,7 +118,7 @@ def retrieval_examples(
         kinds: Kinds of facts.
         facts: Number of facts per kind, in the first test wording; chosen without reference to any answer.
         k: Number of passages to retrieve, for sources that search.
-        best: Objects to report for each state.
+        best: Number of objects to report for each state.
         edited: Whether to use the passages of the edited index.
         seed: Seeds the choice of facts, and a random source.
         library: Library whose index is used instead of building one; see `question_candidates`.

@@ -166,10 +166,10 @@ ATTENTION_RANKING = TableSchema(
     description="Does the reader's attention on a passage predict how much the passage helps?",
     made_by="a plan with [retrieval] on = true makes it",
     columns=(
-        Column("facts", "string", "", "kind: trained, changed or held out; all of them"),
+        Column("facts", "string", "", "kind: trained, changed or held out; all: all kinds together"),
         _WEIGHT,
         Column("metric", "string", "", "spearman: correlation with the posterior; hit: the top passage is gold"),
-        *estimate_columns("", "metric of attention from the mask on candidates' evidence", "random heads", "queries"),
+        *estimate_columns("", "metric of the ranking by attention from the mask", "random heads", "queries"),
     ),
 )
 RETRIEVAL_EXAMPLES = TableSchema(

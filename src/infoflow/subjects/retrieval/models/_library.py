@@ -102,7 +102,7 @@ class Library:
         Args:
             passages: The store.
             tokenizer: Tokenizer of reader and retriever; `answers` need a fast one.
-            max_tokens: Maximum length of title and text for the retriever, with three special tokens.
+            max_tokens: Maximum length of title and text for the retriever, including three special tokens.
             backend: Backend of dense search.
             answers: Passage id → the answers that it is known to contain, as written (ignoring case).
 

@@ -185,7 +185,7 @@ class Passages:
         return np.fromiter((_key(text) for text in self.texts()), dtype=np.int64, count=len(self))
 
     def holding(self, sentence: str) -> list[int]:
-        """Ids of the passages that contain a sentence word for word, trivial results for a query made from it."""
+        """Ids of the passages that contain a sentence word for word, so finding them for that sentence is trivial."""
         wanted = f" {' '.join(running_words(sentence))} "
         return [id for id, text in enumerate(self.texts()) if wanted in f" {' '.join(running_words(text))} "]
 

@@ -22,7 +22,7 @@ RETRIEVER, PRIOR = "retriever", "prior"
 
 
 def retrieval_anatomy(model: RetrievalModel) -> Anatomy:
-    """The anatomy of all parameters trained with a reader; call it while the model is in evaluation mode.
+    """The `Anatomy` of all parameters that are trained with a reader; call it while the model is in evaluation mode.
 
     Groups of the reader are those of a plain masked LM. All parameters of a block of the retriever form one group, with
     component and stack `retriever`; those outside of its blocks (embeddings, the output map) have no layer.

@@ -26,7 +26,7 @@ class RetrieverConfig(BertConfig):
     model_type = "infoflow-retriever"
     vector_width: int = 64
     pooling: str = "mean"  # mean over the text's tokens, or "first": the state of the first token
-    shared: bool = True  # one encoder for queries and passages, as in REALM; else two that begin equal, as in DPR
+    shared: bool = True  # one encoder for both, as in REALM; otherwise two with equal initial weights, as in DPR
 
 
 class Tower(nn.Module):

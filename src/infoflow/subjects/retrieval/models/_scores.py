@@ -238,7 +238,7 @@ def query_leakage(
             subject and of an answer, each in sequence, leaks the question.
 
     Raises:
-        UserError: The numbers of answers or subjects and of questions differ, or only one of the two is given.
+        UserError: The number of answers or subjects differs from that of questions, or only one of the two is given.
     """
     for name, given in (("answers", answers), ("subjects", subjects)):
         if given is not None and len(given) != len(questions):

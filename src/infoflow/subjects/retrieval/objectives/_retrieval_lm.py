@@ -77,7 +77,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
 
     level: Literal["sequence", "token"] = "sequence"  # level of the marginalisation
     null_share_only: bool = False  # closed-book: train only on `null_share`, on as many null readings as others have
-    masking: Masking = "salient"  # the other two, as controls, mask as many tokens at other positions
+    masking: Masking = "salient"  # the other values are controls: as many masks at other positions
     max_predictions: Count = 10  # maximum number of masks per query
     lag: Annotated[int, Limits(at_least=0, at_most=10**9)] = 0  # age of the index's weights, in updates
     # For the loss change allocation: if above 0, candidates are the right passage and this many others by BM25, which
