@@ -40,13 +40,13 @@ assert len(graph(plan, out)) > 2
 assert len(sections()) > 2
 with use_display(SilentDisplay()):
     trained = infoflow.train("masked-lm", plan, out=out + "/trained")
-    found = infoflow.analyze([str(trained.folder)], corpus="grammar", sentences=60, out=out + "/analysis",
+    found = infoflow.analyze([str(trained.folder)], corpus="grammar:200", sentences=60, out=out + "/analysis",
                              only=("identity_neighbours", "head_confidence"))
-    print(json.dumps({"claims": list(FINDINGS), "report": found.report().stat().st_size}))
+    print(json.dumps({"claims": list(FINDINGS), "report": (found.path / "report.html").stat().st_size}))
 """
 PLAN = {
     "objectives": ["masked-lm", "causal-lm"],
-    "corpus": {"name": "grammar", "sentences": 200, "vocabulary": 120},
+    "corpus": {"name": "grammar:200", "vocabulary": 120},
     "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32},
     "training": {"updates": 4},
 }

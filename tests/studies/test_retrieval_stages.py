@@ -475,16 +475,29 @@ def few_questions(monkeypatch) -> None:
         monkeypatch.setattr(f"{folder}._arm_scores.{name}", value)
 
 
-def test_every_measure_has_its_table(tmp_path, few_questions) -> None:
+def test_every_measure_has_its_table_and_encodes_an_arms_passages_once(tmp_path, monkeypatch, few_questions) -> None:
+    """Once as edited and once as it began beside that; every table is that of indexes built for each set of facts."""
     stages = graph(plan_with(arms=["retrieve-learned"], variants=[], measures=list(MEASURES)), tmp_path)
     for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm), *stages.of(SettleArm)]:
         stage.run()
     trained, untrained = stages.of(MeasureArm)
     assert (trained.trained, untrained.trained) == (True, False)
     assert not trained.is_done()
+    encoded, embed, inside = [], Library.embed, ArmInside(trained.counts, True)
+
+    def counted(library, tower):
+        encoded.append((library.passages.digest, tower))
+        return embed(library, tower)
+
+    monkeypatch.setattr(Library, "embed", counted)
+    monkeypatch.setattr("infoflow.subjects.retrieval.stages._examine_readers.ArmInside", lambda *of: inside)
     trained.run()
     assert trained.is_done()
     assert not trained.failures()
+    world, own = trained.counts.world.world, inside.model.retriever.passages
+    passages, edited = (Passages.from_rows(world.passages(which)).digest for which in (False, True))
+    assert sorted(digest for digest, tower in encoded if tower is own) == sorted([passages, edited])
+    assert [digest for digest, tower in encoded if tower is not own] == [passages]
     tables = trained.tables()
     probed = {"probe_trees", "probe_scores"}
     assert set(tables) == {*(schema.name for schema in EVIDENCE_TABLES), "retrieval_scores", *probed}
@@ -495,45 +508,33 @@ def test_every_measure_has_its_table(tmp_path, few_questions) -> None:
         assert len(conformed), name
         assert set(table["objective"]) == {"retrieve-learned"}
     assert_asked(tables, {"trained": True, "changed": True, "held out": False, "withheld": False}, "retrieved")
-    untrained.run()
-    assert not untrained.failures()
-    before = untrained.tables()
-    assert "retrieved" not in {*before["knowledge_lens"]["document"], *before["evidence_heads"]["document"]}
     known = tables["knowledge"]
     assert {"none", "gold", "random", "conflict", "own"} <= set(known["document"])
     assert {"raw", "elicited"} <= set(known["reading"])
     assert {"as-trained", "edited"} <= set(known["index"])
 
-
-def test_an_arms_passages_are_encoded_once_for_all_its_measures(tmp_path, monkeypatch, few_questions) -> None:
-    """Once as edited and once as it began beside that; every table is that of indexes built for each set of facts."""
-    searching = ["scores", "knowledge", "lens", "flow", "heads", "ablation", "examples"]
-    models = StudyModels(plan_with(measures=[*searching, "ranking"]), RunFolder(tmp_path))
-    arm = next(one for one in arm_models(models) if (one.arm, one.variant) == ("retrieve-learned", ""))
-    arm.warm.train()
-    arm.train()
-    encoded, embed = [], Library.embed
-
-    def counted(library, tower):
-        encoded.append((library.passages.digest, tower))
-        return embed(library, tower)
-
-    monkeypatch.setattr(Library, "embed", counted)
-    inside = ArmInside(arm, True)
-    tables = {one: MEASURED[one].of(inside) for one in measured_of(arm)}
-    world, own = arm.world.world, inside.model.retriever.passages
-    passages, edited = (Passages.from_rows(world.passages(which)).digest for which in (False, True))
-    assert sorted(digest for digest, tower in encoded if tower is own) == sorted([passages, edited])
-    assert [digest for digest, tower in encoded if tower is not own] == [passages]
-
     monkeypatch.setattr(ArmInside, "own_library", None)
     monkeypatch.setattr(ArmInside, "edited_library", None)
-    anew = ArmInside(arm, True)
+    anew = ArmInside(trained.counts, True)
     assert len(anew.model.passage_library) == len(inside.model.passage_library)
-    for one, table in tables.items():
-        before = len(encoded)
-        assert_same(MEASURED[one].of(anew), table)
+    searching = ["scores", "knowledge", "lens", "flow", "heads", "ablation", "examples"]
+    for one in [*searching, "ranking"]:
+        before, schema = len(encoded), trained.schemas()[MEASURED[one].schema.name]
+        again = pd.DataFrame(MEASURED[one].of(anew)).assign(**trained.columns())
+        assert_same(schema.conform(again), schema.conform(pd.DataFrame(tables[schema.name])))
         assert (len(encoded) > before) == (one in searching), one
+
+
+def test_an_arm_before_training_retrieves_nothing(tmp_path, few_questions) -> None:
+    plan = plan_with(arms=["retrieve-learned"], variants=[], measures=["lens", "heads"])
+    stages = graph(plan, tmp_path)
+    stages.of(WarmRetriever)[0].run()
+    untrained = stages.of(MeasureArm)[1]
+    assert not untrained.trained
+    untrained.run()
+    assert not untrained.failures()
+    before = untrained.tables()
+    assert "retrieved" not in {*before["knowledge_lens"]["document"], *before["evidence_heads"]["document"]}
 
 
 def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:

@@ -43,6 +43,8 @@ _VERSION = 3  # increase when the same inputs give different arrays
 _BATCH = 2048
 _TYPES = {"ids": np.int32, "words": np.int32, "spans": np.int32, "special": np.bool_}
 _FACTS = "encoded.json"
+_FEW_TOKENS, _REMEMBERED = 1 << 18, 8
+_RECENT: dict[str, tuple[dict[str, np.ndarray], list[int], int]] = {}
 
 TextBatch = tuple[Sequence[str], Sequence[Sequence[int]] | None]
 """Texts, and where words are known the character at which each begins."""
@@ -124,8 +126,7 @@ def encode(
     known = digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
     batches = _aligned(sentences, tokenizer, limit, target, rendered)
     if len(sentence_ids) <= _BATCH:
-        rows = [row for batch in batches for row in batch]
-        arrays, lengths, truncated = _arrays(rows), [len(row.ids) for row in rows], sum(row.truncated for row in rows)
+        arrays, lengths, truncated = _encoded_once(known, batches)
     else:
 
         def make(folder: Path) -> None:
@@ -199,6 +200,20 @@ def _slow(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int, target
     control.update(tokenizer.convert_tokens_to_ids(list(getattr(tokenizer, "supported_language_codes", ()))))  # Marian
     nothing = [NOT_A_WORD] * len(ids)
     return Alignment(ids, nothing, [(-1, -1)] * len(ids), [token in control for token in ids], len(whole) > len(ids))
+
+
+def _encoded_once(key: str, batches: Iterable[list[Alignment]]) -> tuple[dict[str, np.ndarray], list[int], int]:
+    """Arrays, lengths and truncated rows of a small corpus; of the last few, each stage of a study encodes none again.
+    """
+    if key in _RECENT:
+        return _RECENT[key]
+    rows = [row for batch in batches for row in batch]
+    found = _arrays(rows), [len(row.ids) for row in rows], sum(row.truncated for row in rows)
+    if sum(found[1]) <= _FEW_TOKENS:
+        _RECENT[key] = found
+        for oldest in list(_RECENT)[:-_REMEMBERED]:
+            del _RECENT[oldest]
+    return found
 
 
 def _arrays(batch: list[Alignment]) -> dict[str, np.ndarray]:

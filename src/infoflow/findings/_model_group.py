@@ -125,7 +125,7 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
             frame = frame if frame.empty else with_keys(frame)
             columns = [c for c in ("architecture", "architecture_a", "architecture_b") if c in frame]
             unnamed = {c: self.first_architecture for c in columns if not any(frame[c])}
-            self._known[name] = frame.assign(**unnamed)
+            self._known[name] = _with_python_strings(frame.assign(**unnamed))
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -133,6 +133,17 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
 
     def __len__(self) -> int:
         return len(self._tables)
+
+
+def _with_python_strings(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same rows, of which a part is selected in half the time: each column of Arrow strings is copied by itself."""
+
+    def plain(column: pd.Series) -> pd.Series:
+        codes, values = pd.factorize(column)
+        shared = np.append(values.to_numpy(dtype=object), [np.nan])
+        return pd.Series(shared[codes], index=frame.index, dtype=object)
+
+    return frame.assign(**{name: plain(frame[name]) for name in frame.select_dtypes("string")}).copy()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
