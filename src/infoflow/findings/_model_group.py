@@ -136,7 +136,7 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
 
 
 def _with_python_strings(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same rows, of which a part is selected in half the time: each column of Arrow strings is copied by itself."""
+    """The table with Python strings: selecting rows is then twice as fast as with columns of Arrow strings."""
 
     def plain(column: pd.Series) -> pd.Series:
         codes, values = pd.factorize(column)
