@@ -1,7 +1,8 @@
 """Runs a command that is stopped at a published file: `SIGNAL NUMBER FOLDER COMMAND...`; 0 is none of them.
 
 The folder gets a file `published` with the name of each. SIGINT comes behind the file, SIGKILL before it has its name.
-Files that other threads write do not count: a run saves its clock every 10 seconds, so their number varies.
+Files whose number varies with the machine's speed do not count: those of other threads (a run saves its clock every
+10 seconds), and what stages took (below a twentieth of a second there is no record).
 """
 
 import os
@@ -22,7 +23,7 @@ rename = Path.replace
 
 
 def publish(path: Path, target: Path) -> Path:
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or target.parent.name == "stages":
         return rename(path, target)
     names.append(target.name)
     published.write_text("\n".join(names))

@@ -1,5 +1,6 @@
 """Run folders for the report's tests; `synthetic_run` is imported inside fixtures, after the hook that checks it."""
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -45,11 +46,28 @@ def analysis_report(analysis):
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory):
-    """A study with every table that the report draws."""
+def whole(built_once, tmp_path_factory):
+    """A study with every table that the report draws. Tests change neither it nor its story."""
     import whole_study
 
-    return whole_study.make(tmp_path_factory.mktemp("whole"))
+    return _kept(built_once, "whole-study", lambda: whole_study.make(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture(scope="session")
+def whole_story(built_once, whole):
+    from drawn import tell
+
+    return _kept(built_once, "whole-story", lambda: tell(whole))
+
+
+def _kept(built_once, name, make):
+    """What `make` returns, made once for all processes."""
+
+    def build(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "object").write_bytes(pickle.dumps(make()))
+
+    return pickle.loads((built_once(name, build) / "object").read_bytes())
 
 
 @pytest.fixture(scope="module")

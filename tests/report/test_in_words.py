@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import small_run
-from drawn import ModelTables, drawn_figures, sections
+from drawn import drawn_figures
 
 from infoflow.report import write_report
 
@@ -152,10 +152,8 @@ def test_representations_the_largest_step(tmp_path):
 
 
 @pytest.mark.slow
-def test_only_these_figures_have_no_words(whole):
-    tables = ModelTables.of(whole)
-    shown = [section for _, build in sections() if (section := build(tables)) is not None]
-    told = {section.name_of(figure.id): figure.words for section in shown for figure in section.figures}
+def test_only_these_figures_have_no_words(whole_story):
+    told = {section.name_of(figure.id): figure.words for section in whole_story.sections for figure in section.figures}
     assert {name for name, words in told.items() if not words} == NO_WORDS
     assert all(words.endswith(".") and words[:1] == words[:1].upper() for words in told.values() if words)
     assert not [words for words in told.values() if "nan" in words]

@@ -20,8 +20,8 @@ def run(whole) -> InMemory:
 
 
 @pytest.fixture(scope="module")
-def figures(run):
-    return {figure.id: figure for figure in tell(run).figures}
+def figures(whole_story):
+    return {figure.id: figure for figure in whole_story.figures}
 
 
 def changed(run: InMemory, other: str, names=None) -> InMemory:

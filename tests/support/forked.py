@@ -13,7 +13,14 @@ from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")  # a process without threads, which can be forked safely
 _PATIENCE = 300  # seconds
-_SERVER.set_forkserver_preload(["infoflow.dynamics", "infoflow.studies", "infoflow.training"])
+_PARTS = ("measures", "stages", "claims", "command")
+_SUBJECTS = [path.parent.name for path in Path(__file__).parents[2].glob("src/infoflow/subjects/*/README.md")]
+_SERVER.set_forkserver_preload(
+    [
+        *("infoflow.dynamics", "infoflow.studies", "infoflow.training", "infoflow.cli", "cyclopts", "rich", "pytest"),
+        *(f"infoflow.subjects.{subject}.{part}" for subject in _SUBJECTS for part in _PARTS),  # those that exist
+    ]
+)
 
 
 def run_here(script: Path, *arguments: str | Path) -> None:
