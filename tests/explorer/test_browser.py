@@ -405,8 +405,7 @@ def test_the_keyboard_alone(visit):
         page.keyboard.press("s")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_it_fits_and_everything_has_a_name(visit, width, scheme):
     page = visit("translation", width=width, color_scheme=scheme, reduced_motion="reduce")
     write(page, "translation")

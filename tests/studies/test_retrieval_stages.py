@@ -33,7 +33,7 @@ from infoflow.subjects.retrieval.stages import (
     TrainArm,
     WarmRetriever,
 )
-from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, measured_of, probed_language
+from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, probed_language
 from infoflow.subjects.retrieval.stages._arm_scores import ArmScores, unread_language
 from infoflow.subjects.retrieval.stages._reading_matter import read_world, training_accuracy
 from infoflow.subjects.retrieval.stages._retrieval_arms import ArmModel, arm_models
