@@ -151,7 +151,7 @@ def test_anonymous_commands_write_no_name(texts, checkpoint_series, infoflow, tm
     facts = texts / f"{MARKER}-facts.tsv"
     facts.write_text("relation\tsubject\tobject\ttemplate\nr\tcat\tthe\t[X] sees [Y]\nr\tdog\ta\t[X] sees [Y]\n")
     shared = ["--corpus", f"{text}-test.txt", "--sentences", "20", "--anonymous", "--tokenizer", str(model)]
-    once, pairs = ["--only", "head_confidence"], ["--only", "head_confidence,model_distance"]
+    once, pairs = ["--only", "head_confidence"], ['--set=analysis.tables=["head_confidence", "model_distance"]']
     commands = {
         "analyze": [str(model), *shared, *once],
         "compare": [str(model), str(series / "checkpoint-38"), *shared, *pairs, "--no-control"],
