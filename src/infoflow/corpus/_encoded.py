@@ -203,8 +203,7 @@ def _slow(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int, target
 
 
 def _encoded_once(key: str, batches: Iterable[list[Alignment]]) -> tuple[dict[str, np.ndarray], list[int], int]:
-    """Arrays, lengths and truncated rows of a small corpus; of the last few, each stage of a study encodes none again.
-    """
+    """Arrays, lengths and truncated rows of a small corpus; of the last few, each stage of a study encodes none again."""
     if key in _RECENT:
         return _RECENT[key]
     rows = [row for batch in batches for row in batch]
