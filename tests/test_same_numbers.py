@@ -1,12 +1,11 @@
 """A change of one number is found in its table, and in the figure that shows it."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from support.forked import run_here
 
 from infoflow.results import RunFolder
 from infoflow.studies import AnalyzeOptions, analyze
@@ -14,12 +13,17 @@ from infoflow.studies import AnalyzeOptions, analyze
 RUN = Path(__file__).parents[1] / "experiments" / "campaigns" / "same-numbers" / "run.py"
 
 
-def run(*command: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, RUN, *map(str, command)], capture_output=True, text=True)
+def run(*command: object) -> object:
+    """The exit code of the script."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(RUN.parent)
+        with pytest.raises(SystemExit) as ended:
+            run_here(RUN, *map(str, command))
+    return ended.value.code
 
 
 @pytest.mark.slow
-def test_a_changed_number_is_found_where_it_stands(matched_models, tmp_path):
+def test_a_changed_number_is_found_where_it_stands(matched_models, tmp_path, capsys):
     model = matched_models["masked-lm"]
     model.module.save_pretrained(tmp_path / "model")
     model.tokenizer.save_pretrained(tmp_path / "model")
@@ -33,13 +37,10 @@ def test_a_changed_number_is_found_where_it_stands(matched_models, tmp_path):
     changed.write(pd.DataFrame(stored.frame).assign(value=values), stored.schema, stored.provenance)
 
     for name in ("old", "new"):
-        done = run("record", tmp_path / f"{name}-record", "--runs", tmp_path / name, "--only", "masked")
-        assert not done.returncode, done.stderr
-    told = run("compare", tmp_path / "old-record", tmp_path / "new-record")
-    assert told.returncode == 1
-    assert (
-        f"table head_confidence: values DIFFERENT value\n    value: 1 of {len(values)} rows, at most 0.25"
-        in told.stdout
-    )
-    assert "page drawing" in told.stdout or "page markup" in told.stdout
-    assert "table head_entropy" not in told.stdout
+        assert run("record", tmp_path / f"{name}-record", "--runs", tmp_path / name, "--only", "masked") == 0
+    capsys.readouterr()
+    assert run("compare", tmp_path / "old-record", tmp_path / "new-record") == 1
+    told = capsys.readouterr().out
+    assert f"table head_confidence: values DIFFERENT value\n    value: 1 of {len(values)} rows, at most 0.25" in told
+    assert "page drawing" in told or "page markup" in told
+    assert "table head_entropy" not in told

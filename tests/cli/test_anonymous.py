@@ -151,9 +151,10 @@ def test_anonymous_commands_write_no_name(texts, checkpoint_series, infoflow, tm
     facts = texts / f"{MARKER}-facts.tsv"
     facts.write_text("relation\tsubject\tobject\ttemplate\nr\tcat\tthe\t[X] sees [Y]\nr\tdog\ta\t[X] sees [Y]\n")
     shared = ["--corpus", f"{text}-test.txt", "--sentences", "20", "--anonymous", "--tokenizer", str(model)]
-    once = ["--only", "head_confidence"]
+    once, pairs = ["--only", "head_confidence"], ['--set=analysis.tables=["head_confidence", "model_distance"]']
     commands = {
         "analyze": [str(model), *shared, *once],
+        "compare": [str(model), str(series / "checkpoint-38"), *shared, *pairs, "--no-control"],
         "over-training": [str(series), *shared, *once],
         "fill-in": [str(model), "--facts", str(facts), "--anonymous"],
         "tune": [str(model), "--train", f"{text}-train.tsv", "--anonymous", "--epochs", "1", "--seeds", "0"],

@@ -35,7 +35,9 @@ def _below_the_bar(place):
 
 def test_opens_within_two_seconds(visit):
     finished = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
-    milliseconds = [visit().evaluate(finished) for _ in range(4)]
+    milliseconds = [visit().evaluate(finished)]
+    while min(milliseconds) >= 2000 and len(milliseconds) < 4:
+        milliseconds.append(visit().evaluate(finished))
     if min(milliseconds) >= 2000 and os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
         pytest.skip("the machine is busy with other work: its load is more than 1.5 per core")
     assert 0 < min(milliseconds) < 2000
@@ -57,14 +59,13 @@ def test_every_chart_comes_alive_when_scrolled_to(visit, story):
 @pytest.mark.parametrize(("width", "by_link"), [(390, True), (1280, False)])
 def test_a_jump_lands_on_its_heading(visit, story, width, by_link):
     """Though the charts that it passes are drawn, and grow, only then."""
-    last = [section.figures[-1].id for section in story.sections if section.figures][-2:]
-    for name in last:
-        page = visit(place="" if by_link else f"#{name}", width=width)
-        if by_link:
-            page.evaluate(f"location.hash = '#{name}'")
-        page.wait_for_timeout(2500)  # a page that has landed must stay there
-        place, end = page.locator(f"#{name}"), "document.documentElement.scrollHeight - innerHeight - scrollY"
-        assert _comes_true(page, lambda: _below_the_bar(place) or page.evaluate(end) < 2), name  # noqa: B023
+    name = [section.figures[-1].id for section in story.sections if section.figures][-2]
+    page = visit(place="" if by_link else f"#{name}", width=width)
+    if by_link:
+        page.evaluate(f"location.hash = '#{name}'")
+    page.wait_for_timeout(2500)  # a page that has landed must stay there
+    place, end = page.locator(f"#{name}"), "document.documentElement.scrollHeight - innerHeight - scrollY"
+    assert _comes_true(page, lambda: _below_the_bar(place) or page.evaluate(end) < 2), name
 
 
 def test_on_a_phone_room_for_charts_is_kept_before_they_are_drawn_and_nothing_scrolls_sideways(visit):

@@ -24,6 +24,12 @@ def figures(whole_story):
     return {figure.id: figure for figure in whole_story.figures}
 
 
+@pytest.fixture(scope="module")
+def before(run):
+    """The tables without a further model."""
+    return shown_tables(run)
+
+
 def changed(run: InMemory, other: str, names=None) -> InMemory:
     tables = {
         name: whole_study.with_another(frame, OTHERS[other])
@@ -40,10 +46,10 @@ def test_the_study_has_every_table_that_the_page_draws(run, figures) -> None:
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_every_table_keeps_its_rows_or_is_refused(run, other) -> None:
+def test_every_table_keeps_its_rows_or_is_refused(run, before, other) -> None:
     """A variant is a line of its own."""
     names = [name for name, frame in run.tables.items() if whole_study.keyed(frame)]
-    before, after = shown_tables(run), shown_tables(changed(run, other))
+    after = shown_tables(changed(run, other))
     for name in names:
         if other == "name":
             assert name not in after
@@ -141,17 +147,17 @@ def test_an_objective_looks_the_same_under_every_architecture(run) -> None:
     assert set(first.lines).isdisjoint(second.lines)
 
 
-def test_a_variant_is_a_line_beside_the_others(run, figures) -> None:
+def test_a_variant_is_a_line_beside_the_others(run, before, figures) -> None:
     story = tell(changed(run, "variant"))
     assert not story.left_out
     assert [figure.id for figure in story.figures] == list(figures)
-    lines = [series.key for series in shown_tables(run).models.series]
+    lines = [series.key for series in before.models.series]
     for figure in story.figures:
-        before = figures[figure.id].data
-        if "series" in before and "group" in before:
+        alone = figures[figure.id].data
+        if "series" in alone and "group" in alone:
             own = figure.data[figure.data["series"].isin(lines)].reset_index(drop=True)
-            before = before[before["series"].isin(lines)].reset_index(drop=True)
-            pd.testing.assert_frame_equal(own, before)
+            alone = alone[alone["series"].isin(lines)].reset_index(drop=True)
+            pd.testing.assert_frame_equal(own, alone)
 
 
 def test_two_models_of_one_seed_leave_sentences_instead_of_figures(run) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from studies.test_documents import write_text
+from support.undrawn import undrawn
 from transformers import T5ForConditionalGeneration
 
 from infoflow.models import load_model
@@ -31,7 +32,8 @@ def run(tmp_path_factory):
         analysis=AnalysisPlan(tables=("task_scores", "head_confidence"), sentences=60, untrained=False),
         dynamics=DynamicsPlan(on=True, tokens=300, held_out_tokens=200, parts=2, windows=2),
     )
-    return study(plan, tmp_path_factory.mktemp("run"), num_processes=1)
+    with undrawn():
+        return study(plan, tmp_path_factory.mktemp("run"), num_processes=1)
 
 
 def test_each_family_is_trained_on_all_that_it_can_be(run) -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from studies.test_documents import write_text
+from support.undrawn import undrawn
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
 from infoflow.foundation import UserError
@@ -37,7 +38,8 @@ def corpus(tmp_path_factory) -> CorpusPlan:
 
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
-    return study(plan(corpus, text="windows"), tmp_path_factory.mktemp("run"), num_processes=1)
+    with undrawn():
+        return study(plan(corpus, text="windows"), tmp_path_factory.mktemp("run"), num_processes=1)
 
 
 def test_every_objective_is_scored_by_all_that_it_asks(run) -> None:

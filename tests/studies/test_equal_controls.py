@@ -30,7 +30,7 @@ def controls(run: Run, table: str, objective: str) -> pd.DataFrame:
     return frame[(frame["objective"] == objective) & ~frame["trained"]].reset_index(drop=True)
 
 
-def test_a_control_says_what_it_says_where_it_is_measured_itself(tmp_path: Path) -> None:
+def test_a_control_says_what_it_says_where_it_is_measured_itself(tmp_path: Path, no_drawing) -> None:
     """The first of a plan is measured itself: in one plan one, in the other the other."""
     pairs = [("mass", "span-corruption"), ("span-corruption", "mass")]
     runs = [study(plan_of(tmp_path, *pair), tmp_path / pair[0], num_processes=1) for pair in pairs]

@@ -1,6 +1,7 @@
 """Models that accelerate spread over devices or offloaded give the tables of the whole model, or a message."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ def tables(model: Model, measures: Sequence[AbstractMeasure], folder: Path) -> d
     return dict(collect(model, CORPUS, measures, folder).tables)
 
 
+@pytest.fixture(scope="module")
+def standard(tmp_path_factory) -> Callable[..., dict[str, pd.DataFrame]]:
+    """The standard tables of a whole model, computed once."""
+    return cache(lambda build: tables(build(CORPUS), standard_measures(SMALL), tmp_path_factory.mktemp("whole")))
+
+
 def assert_equal(found: Any, expected: dict[str, pd.DataFrame], tolerance: float = 1e-6) -> None:
     assert set(found) == set(expected)
     for name, frame in expected.items():
@@ -95,10 +102,9 @@ def test_offloaded_models_give_the_same_tables(build, kind: str, tmp_path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 @pytest.mark.filterwarnings("ignore")
-def test_every_standard_measure_reads_offloaded_models(build, tmp_path) -> None:
-    whole, placed = build(CORPUS), offloaded(build(CORPUS), "half", tmp_path / "offload")
-    measures = standard_measures(SMALL)
-    assert_equal(tables(placed, measures, tmp_path / "placed"), tables(whole, measures, tmp_path / "whole"))
+def test_every_standard_measure_reads_offloaded_models(build, standard, tmp_path) -> None:
+    placed = offloaded(build(CORPUS), "half", tmp_path / "offload")
+    assert_equal(tables(placed, standard_measures(SMALL), tmp_path / "placed"), standard(build))
 
 
 def _on_two_devices(build) -> Model:
@@ -108,8 +114,8 @@ def _on_two_devices(build) -> Model:
     return load_model(model.module, model.tokenizer)
 
 
-def _check_two_devices(build, measures: Sequence[AbstractMeasure], folder: Path) -> None:
-    whole = tables(build(CORPUS), measures, folder / "whole")
+def _check_two_devices(build, measures: Sequence[AbstractMeasure], folder: Path, whole=None) -> None:
+    whole = tables(build(CORPUS), measures, folder / "whole") if whole is None else whole
     with second_device():
         placed = _on_two_devices(build)
         assert {one.device for one in placed.module.parameters()} == {torch.device("cpu"), DEVICE}
@@ -125,9 +131,10 @@ def test_layers_on_two_devices_give_the_same_tables(build, tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 @pytest.mark.filterwarnings("ignore")
-def test_every_standard_measure_reads_two_devices(build, tmp_path) -> None:
+def test_every_standard_measure_reads_two_devices(build, standard, tmp_path) -> None:
     measures = [one for one in standard_measures(SMALL) if one.name != "head_relevance"]
-    _check_two_devices(build, measures, tmp_path)
+    whole = {name: table for name, table in standard(build).items() if name != "head_relevance"}
+    _check_two_devices(build, measures, tmp_path, whole)
 
 
 def test_relevance_says_that_it_needs_one_device(tmp_path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 _SAID = ("Loading weights", "[transformers] Input ids are automatically padded")  # the second by every Longformer
 _SERVER = """
-import json, os, sys, traceback
+import importlib, json, os, sys, traceback, warnings
 from transformers import dynamic_module_utils
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.models.bert import modeling_bert
@@ -29,6 +29,10 @@ def answer(folder, script, out):
         return 1
     return 0
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
@@ -45,9 +49,12 @@ def run_card(folder: Path, *, needs_infoflow: bool = False) -> str:
     return run_plain(block if needs_infoflow else f"import sys\nsys.modules['infoflow'] = None\n{block}", folder)
 
 
-def run_plain(script: str, folder: Path) -> str:
-    """What a script prints in a process that has imported transformers and nothing of infoflow; fails if it warns."""
-    server = _server()
+def run_plain(script: str, folder: Path, *imported: str) -> str:
+    """What a script prints in a process that has imported transformers, and `imported`, and nothing of infoflow.
+
+    Fails if the script warns.
+    """
+    server = _server(*imported)
     assert server.stdin is not None
     assert server.stdout is not None
     with tempfile.TemporaryDirectory() as out:
@@ -62,9 +69,9 @@ def run_plain(script: str, folder: Path) -> str:
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
+def _server(*imported: str) -> subprocess.Popen[str]:
     """One process that imports transformers once, and forks for each script; it ends with this one."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     environment |= {"TRANSFORMERS_VERBOSITY": "warning"}
-    command = [sys.executable, "-W", "error", "-c", _SERVER]
+    command = [sys.executable, "-W", "error", "-c", _SERVER, *imported]
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
