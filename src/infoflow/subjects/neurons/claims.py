@@ -1,12 +1,14 @@
-"""Claims about feed-forward neurons: neurons:N1, N2, N3 and N4."""
+"""Claims about feed-forward neurons: neurons:N1 to N6."""
 
 import numpy as np
 
+from infoflow.findings._control import seeds_alone
 from infoflow.findings._curves import spearman
 from infoflow.findings._finding import CORRELATION, GAIN, SHARE, Condition, Curves, claim, exceeds
-from infoflow.findings._model_group import CAUSAL, Absent
-from infoflow.findings._sources import Source
-from infoflow.findings._table import SeedRows, Table
+from infoflow.findings._model_group import CAUSAL, MASKED, TRANSLATION, Absent
+from infoflow.findings._sources import OURS, Source
+from infoflow.findings._table import Reading, SeedRows, Table
+from infoflow.results import Spec
 
 from .measures import NEURONS_BY_LAYER
 from .measures._tables import ACTIVE, DEAD, DETECTOR, POSITIONAL, SUPPRESSING
@@ -17,8 +19,8 @@ _NEURONS = Source(
 _OPT = "OPT models of 125M to 66B parameters, causal LMs with ReLU"
 
 
-def _kind(kind: str) -> Table:
-    return Table(NEURONS_BY_LAYER.name, CAUSAL).where(kind=kind)
+def _kind(kind: str, objective: Spec = CAUSAL) -> Table:
+    return Table(NEURONS_BY_LAYER.name, objective).where(kind=kind)
 
 
 def _first_half(curve: np.ndarray) -> np.ndarray:
@@ -126,3 +128,57 @@ def n4(curves: Curves) -> list[Condition]:
         exceeds("rank correlation of dead neurons and inactivity", correlation, 0.0, "1", bounds=CORRELATION),
         exceeds("detectors in the lower half beyond the upper half", detectors, 0.0, "share", bounds=GAIN),
     ]
+
+
+def _mean(rows: SeedRows) -> np.ndarray:
+    return rows.numbers.mean(axis=1, keepdims=True)
+
+
+def _of_all_layers(kind: str) -> dict[str, Reading]:
+    """The share of neurons of this kind, averaged over layers, for each objective."""
+    objectives = {"causal": CAUSAL, "masked": MASKED, "translation": TRANSLATION}
+    return {name: _kind(kind, objective).reduce(_mean) for name, objective in objectives.items()}
+
+
+_SEEN = "none: the source studies causal LMs; seen in the seeds 31 to 33 of experiments/studies/after-the-seeds"
+_DEAD, _POSITIONAL = _of_all_layers(DEAD), _of_all_layers(POSITIONAL)
+
+
+@claim(
+    "neurons:N5",
+    "A translation encoder has more dead neurons than language models.",
+    source=OURS,
+    published=_SEEN,
+    statistic="share of neurons that are never active, averaged over layers: translation encoder minus causal LM, and "
+    "translation encoder minus masked LM, both above 0",
+    reads=_DEAD,
+    controls=(seeds_alone(_DEAD, "translation", "causal", "masked"),),
+)
+def n5(curves: Curves) -> list[Condition]:
+    """Conditions that compare dead neurons between objectives."""
+    return [
+        exceeds(
+            f"dead neurons beyond those of the {name}", curves["translation"] - curves[other], 0.0, "share", bounds=GAIN
+        )
+        for other, name in (("causal", "causal LM"), ("masked", "masked LM"))
+    ]
+
+
+@claim(
+    "neurons:N6",
+    "Most neurons that follow position are in a masked LM, fewer in a causal LM, and the fewest in a translation "
+    "encoder.",
+    source=OURS,
+    published=_SEEN,
+    statistic="share of neurons with more than .05 nats of information about position, averaged over layers: masked "
+    "LM minus causal LM, and causal LM minus translation encoder, both above 0",
+    reads=_POSITIONAL,
+    controls=(seeds_alone(_POSITIONAL, "masked", "causal", "translation"),),
+)
+def n6(curves: Curves) -> list[Condition]:
+    """Conditions that compare neurons that follow position between objectives."""
+    gaps = {
+        "masked LM beyond the causal LM": curves["masked"] - curves["causal"],
+        "causal LM beyond the translation encoder": curves["causal"] - curves["translation"],
+    }
+    return [exceeds(f"positional neurons, {name}", gap, 0.0, "share", bounds=GAIN) for name, gap in gaps.items()]

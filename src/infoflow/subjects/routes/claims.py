@@ -1,17 +1,19 @@
-"""Claims about information-flow routes: routes:R1, R2 and R3."""
+"""Claims about information-flow routes: routes:R1 to R5."""
 
 import numpy as np
 
+from infoflow.findings._control import seeds_alone
 from infoflow.findings._finding import GAIN, SHARE, Condition, Curves, Given, claim, exceeds
 from infoflow.findings._head_numbers import heads, held_out, largest
-from infoflow.findings._model_group import CAUSAL, Absent
-from infoflow.findings._sources import Source
-from infoflow.findings._table import SeedRows, Table, together
+from infoflow.findings._model_group import CAUSAL, MASKED, TRANSLATION, Absent
+from infoflow.findings._sources import OURS, Source
+from infoflow.findings._table import Reading, SeedRows, Table, together
 from infoflow.heads import HEAD_POSITIONAL
+from infoflow.results import Spec
 
 from .measures import ROUTE_IMPORTANCE
-from .measures._importance import ALL, ROUTE
-from .measures._route import HEAD
+from .measures._importance import ALL, IMPORTANCE, ROUTE
+from .measures._route import HEAD, RESIDUAL
 
 _ROUTES = Source(
     "Ferrando and Voita 2024, Information Flow Routes: Automatically Interpreting Language Models at Scale, EMNLP",
@@ -100,3 +102,67 @@ def _specialised(rows: SeedRows) -> np.ndarray:
 def r3(curves: Curves) -> list[Condition]:
     """Condition on the causal LM's head whose share of routes differs most between parts of speech."""
     return [exceeds("routes of one part of speech beyond all", curves["gain"], 0.1, "share", bounds=GAIN)]
+
+
+def _importance(part: str, objective: Spec) -> Table:
+    table = Table(ROUTE_IMPORTANCE.name, objective, needs=("layer", "head"), known=True)
+    return table.where(part=part, measure=IMPORTANCE, tag=ALL)
+
+
+def _over_layers(rows: SeedRows) -> np.ndarray:
+    """The importance of all heads of a layer together, averaged over layers, (1 + R, 1)."""
+    return np.stack([own.numbers.sum(axis=1) for _, own in rows.groups("layer")], axis=1).mean(axis=1, keepdims=True)
+
+
+def _mean(rows: SeedRows) -> np.ndarray:
+    return rows.numbers.mean(axis=1, keepdims=True)
+
+
+_SEEN = "none: the source compares no objectives; seen in the seeds 31 to 33 of experiments/studies/after-the-seeds"
+_OBJECTIVES: dict[str, Spec] = {"masked": MASKED, "causal": CAUSAL, "translation": TRANSLATION}
+_HEADS: dict[str, Reading] = {
+    name: _importance(HEAD, objective).where(sublayer="self").reduce(_over_layers)
+    for name, objective in _OBJECTIVES.items()
+}
+_RESIDUALS: dict[str, Reading] = {
+    name: _importance(RESIDUAL, objective).reduce(_mean) for name, objective in _OBJECTIVES.items()
+}
+
+
+@claim(
+    "routes:R4",
+    "Heads are more important for the predictions of a masked LM than for those of a causal LM or for the states of a "
+    "translation encoder.",
+    source=OURS,
+    published=_SEEN,
+    statistic="importance of all heads of a layer, averaged over layers: masked LM minus causal LM, and masked LM "
+    "minus translation encoder, both above 0",
+    reads=_HEADS,
+    controls=(seeds_alone(_HEADS, "masked", "causal", "translation"),),
+)
+def r4(curves: Curves) -> list[Condition]:
+    """Conditions that compare the importance of heads between objectives."""
+    return [
+        exceeds(f"importance beyond that in the {name}", curves["masked"] - curves[other], 0.0, "share", bounds=GAIN)
+        for other, name in (("causal", "causal LM"), ("translation", "translation encoder"))
+    ]
+
+
+@claim(
+    "routes:R5",
+    "Residual connections carry more of the states of a translation encoder than of those of language models.",
+    source=OURS,
+    published=_SEEN,
+    statistic="importance of residual connections, averaged over blocks: translation encoder minus causal LM, and "
+    "translation encoder minus masked LM, both above 0",
+    reads=_RESIDUALS,
+    controls=(seeds_alone(_RESIDUALS, "translation", "causal", "masked"),),
+)
+def r5(curves: Curves) -> list[Condition]:
+    """Conditions that compare residual connections between objectives."""
+    return [
+        exceeds(
+            f"importance beyond that in the {name}", curves["translation"] - curves[other], 0.0, "share", bounds=GAIN
+        )
+        for other, name in (("causal", "causal LM"), ("masked", "masked LM"))
+    ]
