@@ -3,12 +3,12 @@
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/spectra.py
 
 A GPT-2 of 6 layers and width 128 (random weights) reads texts of 6 to 40 words. The loop reads each text three times
-(clean, and with two corruptions) in batches of equal length, and decomposes one matrix per text and layer for the entropy,
-and one per layer for each of the data set's entropy, LiDAR, DiME and its random orders. The measure also computes a
-control of each number, with as many decompositions, and error bars, which need eigenvectors.
+(clean, and with two corruptions) in batches of equal length. It decomposes one matrix per text and layer for the
+entropy, and one per layer for each of the data set's entropy, LiDAR, DiME and its random orders. The measure also
+computes a control of each number, with as many decompositions, and error bars, which need eigenvectors.
 
 On one busy core, 500 texts: 2.2 CPU seconds for the loop, 4.2 for the measure (1.9 times). What needs no corruption is
-equal to 1e-8; what needs one differs by less than its interval, since the corruptions are random.
+equal to 1e-8; what needs one differs by about its interval, since the corruptions are random.
 """
 
 import argparse
