@@ -102,7 +102,7 @@ class AbstractMeasure(ABC):
     """Whether it applies to models without layers, with one vector per token."""
 
     by_token: ClassVar[bool] = False
-    """Whether it counts tokens or predictions one by one, so that it can be restricted to tokens with a tag
+    """Whether it counts tokens, queries or predictions one by one, so that it can be restricted to tokens with a tag
     (`PassOptions.where`): a prediction has the tag of the predicted token."""
 
     def refusal(self, model: Model) -> str | None:

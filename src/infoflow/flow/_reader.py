@@ -176,6 +176,11 @@ class Reader:
         return self._corruption.predicted_share
 
     @cached_property
+    def counted_share(self) -> float:
+        """Share of the words that have the requested tag; 1 if all tokens count."""
+        return 1.0 if self._wanted is None else float(np.concatenate(self._wanted).mean())
+
+    @cached_property
     def _vocabulary(self) -> Vocabulary:
         vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
         if not self._corruption.needs_counts:
@@ -203,7 +208,8 @@ class Reader:
 
     def draws_for(self, occurrences: int) -> int:
         """Number of passes of training noise expected to yield `occurrences` occurrences."""
-        return math.ceil(1.3 * occurrences / (self.probed_share * int(self.frequencies[self.source_stack].sum())))
+        tokens = self.counted_share * int(self.frequencies[self.source_stack].sum())
+        return math.ceil(1.3 * occurrences / (self.probed_share * tokens))
 
     def batches(self, token_budget: int, rows: np.ndarray | None = None) -> list[np.ndarray]:
         """These rows (default: `rows`) in batches, by length of the longer side."""

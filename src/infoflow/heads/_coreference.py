@@ -144,6 +144,7 @@ class Coreference(SummedMeasure):
 
     table: ClassVar[TableSchema] = HEAD_COREFERENCE
     needs: frozenset[Need] = frozenset({"attention"})
+    by_token = True
 
     def __init__(self, column: str = "entity", candidates: str = "words") -> None:
         super().__init__()
@@ -163,8 +164,10 @@ class Coreference(SummedMeasure):
         stream = activations.streams[self._stack]
         if self._annotation is None or key not in activations.attention or int(stream.words.max()) < 0:
             return
-        present = membership(stream.words).any(1)
-        questions = _Questions(self._mentions(activations.sentence_ids), present, activations.blocks.numpy())
+        of_word = membership(stream.words)
+        present, counted = of_word.any(1), (of_word & stream.counted.unsqueeze(2)).any(1)
+        mentions = self._mentions(activations.sentence_ids)
+        questions = _Questions(mentions, present, counted, activations.blocks.numpy())
         for name, sums in questions.controls().items():
             self._add(name, sums)
         if questions.empty:
@@ -213,6 +216,7 @@ class _Questions:
         self,
         sentences: list[tuple[list[Mention], Sequence[str]]],
         present: Bool[Tensor, "sentence word"],
+        counted: Bool[Tensor, "sentence word"],
         blocks: np.ndarray,
     ) -> None:
         self._present, self._blocks = present.cpu(), blocks
@@ -221,7 +225,7 @@ class _Questions:
             there = [m for m in mentions if m.head < present.shape[1] and bool(present[b, m.head])]
             for index, mention in enumerate(there):
                 right = antecedents(there, index)
-                if right:
+                if right and counted[b, mention.head]:
                     before = {m.head for m in there if m.head < mention.head}
                     near, match = nearest(there, index), head_match(there, index, words)
                     self._anaphors.append((b, mention, right, before, near in right, match in right))

@@ -73,6 +73,7 @@ class _HeadPairs(SummedMeasure):
     """
 
     needs: frozenset[Need] = frozenset({"attention"})
+    by_token = True
 
     def __init__(self, sentences: int = 300, smoothing: float = 1e-3, special: bool = True, seed: int = 0) -> None:
         super().__init__()
@@ -112,8 +113,8 @@ class _HeadPairs(SummedMeasure):
         blocks = activations.blocks.cpu().numpy()[chosen]
         for key in activations.attention:
             queries, keys = activations.streams[key[0]], activations.keys_stream(key)
-            real = (queries.real, keys.real) if self.special else (queries.valid, keys.valid)
-            rows = AttentionRows.of_activations(activations, key, *real)
+            from_tokens, to_tokens = (queries.real, keys.real) if self.special else (queries.valid, keys.valid)
+            rows = AttentionRows.of_activations(activations, key, from_tokens & queries.counted, to_tokens)
             if len(chosen) == 0:
                 continue
             self._add_pairs(_name(key, "pairs"), _divergences(activations, key, chosen, rows, self.smoothing))

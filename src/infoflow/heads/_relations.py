@@ -105,6 +105,7 @@ class RelationScores(SummedMeasure):
 
     table: ClassVar[TableSchema] = HEAD_RELATIONS
     needs: frozenset[Need] = frozenset({"attention"})
+    by_token = True
 
     def __init__(
         self,
@@ -176,9 +177,13 @@ class RelationScores(SummedMeasure):
         stream = activations.streams[self._stack]
         if self._trees is None or key not in activations.attention or int(stream.words.max()) < 0:
             return
-        present = membership(stream.words).any(1)
+        of_word = membership(stream.words)
+        present, counted = of_word.any(1), (of_word & stream.counted.unsqueeze(2)).any(1).cpu().numpy()
         edges = read_edges(self._trees.rows(activations.sentence_ids), present.cpu().numpy(), self._codes)
-        questions = dict(self._questions(edges, activations.model.anatomy.stack(self._stack).causal))
+        causal = activations.model.anatomy.stack(self._stack).causal
+        questions = {
+            name: chosen.take(counted[chosen.sentence, chosen.start]) for name, chosen in self._questions(edges, causal)
+        }
         blocks = activations.blocks.cpu().numpy()
         masks = activations.visible_keys(key)
         uniform = {id(mask): word_attention(uniform_attention(mask), stream.words, self.subwords) for mask in masks}

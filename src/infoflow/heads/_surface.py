@@ -234,6 +234,7 @@ class SpecialGradient(Intervention):
 
     table: ClassVar[TableSchema] = HEAD_SPECIAL_GRADIENT
     whole_attention: ClassVar[bool] = True
+    by_token = True
 
     def __init__(self, role: str = "sep", others: int = 10, sentences: int = 200) -> None:
         if role not in NAMED or others < 1 or sentences < 1:

@@ -120,7 +120,8 @@ def _tokens(reader: Reader, stack: str, row: int) -> tuple[InfluenceTargets, np.
         control=position,
         after_control=later,
     )
-    return targets, sentence.tokens[position]
+    counted = np.flatnonzero(sentence.counted[position])
+    return targets.take(counted), sentence.tokens[position[counted]]
 
 
 def _one_per_sentence(tokens: InfluenceTargets, seed: int) -> np.ndarray:
@@ -287,6 +288,7 @@ class InfluenceByFrequency(Intervention):
 
     table: ClassVar[TableSchema] = INFLUENCE_BY_FREQUENCY
     whole_attention: ClassVar[bool] = True
+    by_token = True
 
     def __init__(
         self, per_bin: int = 3000, edges: Sequence[int] = RANK_EDGES, side: str = "mean", decoder: bool = False

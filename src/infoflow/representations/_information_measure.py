@@ -76,6 +76,7 @@ class MutualInformation(Measure):
     table: ClassVar[TableSchema] = MUTUAL_INFORMATION
     needs = frozenset({"hidden"})
     only_replaced = True
+    by_token = True
     most_clusters: int = _MOST_CLUSTERS
     _positions: ClassVar[bool] = True  # if False, the mean state at each position is subtracted
 
@@ -140,7 +141,7 @@ class MutualInformation(Measure):
     def _expected(self, reader: Reader, stack: str) -> int:
         """Expected number of occurrences to count."""
         frequencies = reader.frequencies[stack]
-        num = int(frequencies[self._frequent[stack]].sum())
+        num = int(frequencies[self._frequent[stack]].sum() * reader.counted_share)
         if self.regime == "clean":
             return num
         return int(num * min(1.0, self.draws(reader) * reader.probed_share))
@@ -159,7 +160,7 @@ class MutualInformation(Measure):
 
     def _kept(self, stream: Stream, stack: str) -> Bool[Tensor, "sentence token"]:
         frequent = torch.from_numpy(self._frequent[stack]).to(stream.input_ids.device)
-        kept = stream.valid & frequent[stream.input_ids]
+        kept = stream.valid & stream.counted & frequent[stream.input_ids]
         if self.regime == "training":
             kept &= (stream.labels != NO_LABEL) & (stream.labels != stream.input_ids)
             kept &= frequent[stream.labels.clamp(min=0)]

@@ -114,8 +114,8 @@ def _in_hash_order(reader: Reader) -> np.ndarray:
 
 
 def whole_words(sentence: Row) -> np.ndarray:
-    """Positions of tokens that are whole words; all positions if the tokenizer does not report words."""
-    text = np.flatnonzero(~sentence.special)
+    """Positions of counted tokens that are whole words, or of all if the tokenizer does not report words."""
+    text = np.flatnonzero(~sentence.special & sentence.counted)
     words = sentence.words[text]
     if (words == NOT_A_WORD).all():
         return text
@@ -209,6 +209,7 @@ class TokenMap(Intervention):
     """
 
     table: ClassVar[TableSchema] = TOKEN_MAP
+    by_token = True
 
     def __init__(
         self,

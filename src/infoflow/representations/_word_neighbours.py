@@ -167,6 +167,7 @@ class WordNeighbours(Intervention):
 
     table: ClassVar[TableSchema] = WORD_NEIGHBOURS
     static: ClassVar[bool] = True
+    by_token = True
 
     def __init__(
         self,

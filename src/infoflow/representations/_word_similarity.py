@@ -48,7 +48,7 @@ class BatchWords:
     @classmethod
     def of(cls, stream: Stream, merge: str, symbols: Int[Tensor, " id"]) -> "BatchWords":
         """The words of a stream; `symbols` are the token ids without letter or digit."""
-        valid = stream.valid
+        valid = stream.valid & stream.counted
         tokens = valid.flatten().nonzero()[:, 0]
         length = valid.shape[1]
         lexical = torch.isin(stream.input_ids.flatten()[tokens], symbols, invert=True)
@@ -83,7 +83,8 @@ class IntraSentence(Measure):
 
     with $\bar a$ the average similarity. A word is part of its sentence's mean, so short sentences are similar even in
     an isotropic space. Words without letter or digit (punctuation) are left out, as in `WordGeometry`, as are sentences
-    with fewer than two words, whose number is reported.
+    with fewer than two words, whose number is reported. If only words with a tag count (`PassOptions.where`), they take
+    the place of the sentence.
 
     Args:
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
@@ -94,6 +95,7 @@ class IntraSentence(Measure):
 
     table: ClassVar[TableSchema] = GEOMETRY
     needs: frozenset[Need] = frozenset({"hidden"})
+    by_token = True
 
     def __init__(self, words: str = "mean", space: str = "raw") -> None:
         check_words(words)

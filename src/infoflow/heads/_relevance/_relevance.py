@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
-from infoflow.flow import Intervention, PassOptions, Reader, Stream
+from infoflow.flow import NO_LABEL, Intervention, PassOptions, Reader, Stream
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64_array
 from infoflow.models import IGNORED, Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
@@ -233,6 +234,7 @@ class Relevance(Intervention):
 
     table: ClassVar[TableSchema] = HEAD_RELEVANCE
     whole_attention: ClassVar[bool] = True
+    by_token = True
 
     def __init__(
         self,
@@ -280,9 +282,10 @@ class Relevance(Intervention):
                 padded = reader.padded(np.array([row]))
                 batch = _keywords(reader.model, padded.streams)
                 block = int(block_of(padded.sentence_ids)[0])
-                for _, found in each_sentence(reader.model, batch, self.method, None, None, settings):
+                for predictions, found in each_sentence(reader.model, batch, self.method, None, None, settings):
+                    kept = self._counted(reader, padded.streams)[predictions.positions]
                     for place, heads in found.heads.items():
-                        _add(sums, place, block, normalised(heads, self.normalise))
+                        _add(sums, place, block, normalised(heads[kept.to(heads.device)], self.normalise))
                 progress.advance(1)
         return sums
 
@@ -294,10 +297,18 @@ class Relevance(Intervention):
         return list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
 
     def _predicts(self, reader: Reader, row: int) -> bool:
-        """Whether a sentence has a prediction; for a masked LM, a sentence of special tokens alone has none."""
-        if reader.model.task != "masked-lm":
-            return True
-        return not reader.sentence_rows(row, "clean", 0)[reader.source_stack].special.all()
+        """Whether a prediction of a sentence counts; for a masked LM, special tokens are no predictions."""
+        sentence = reader.sentence_rows(row, "clean", 0)[reader.source_stack]
+        if reader.model.task == "masked-lm":
+            return bool((sentence.counted & ~sentence.special).any())
+        return reader.counted_share == 1 or bool((sentence.labels != NO_LABEL).any())
+
+    def _counted(self, reader: Reader, streams: Mapping[str, Stream]) -> Bool[Tensor, " token"]:
+        """The positions of a sentence whose predictions count."""
+        *_, predicting = streams.values()
+        if reader.model.task == "causal-lm" and reader.counted_share < 1:
+            return (predicting.labels[0] != NO_LABEL).cpu()
+        return torch.ones(predicting.labels.shape[1], dtype=torch.bool)
 
     def _rows(self, place: Place, sums: np.ndarray) -> list[dict[str, Any]]:
         stack, kind, layer = place
@@ -324,5 +335,5 @@ def _keywords(model: Model, streams: Mapping[str, Stream]) -> dict[str, torch.Te
         target = streams["decoder"]
         return batch | {"decoder_input_ids": target.input_ids, "labels": target.labels}
     if model.task == "masked-lm":
-        return batch | {"labels": source.input_ids.masked_fill(~source.valid, IGNORED)}
+        return batch | {"labels": source.input_ids.masked_fill(~(source.valid & source.counted), IGNORED)}
     return batch

@@ -189,7 +189,7 @@ class _Tokens:
     def of(
         cls, group: int, stream: Stream, random: np.random.Generator, types: int, frequent: "dict[int, Buckets]"
     ) -> "_Tokens":
-        valid = stream.valid.flatten()
+        valid = (stream.valid & stream.counted).flatten()
         tokens, position = (x.flatten()[valid].cpu() for x in (stream.input_ids, stream.position))
         order = random.permutation(len(tokens))
         repeated, others = other_occurrences(tokens.numpy(), order)
@@ -200,7 +200,7 @@ class _Tokens:
 
 
 def ngram_ids(stream: Stream, types: int, order: int) -> Int[Tensor, " token"]:
-    """The id of the n-gram that ends at each ordinary token: its tokens as digits, the last one lowest.
+    """The id of the n-gram that ends at each counted ordinary token: its tokens as digits, the last one lowest.
 
     The base is the number of token types plus 1. The highest digit stands for whatever precedes the first ordinary
     token of a text.
@@ -211,7 +211,7 @@ def ngram_ids(stream: Stream, types: int, order: int) -> Int[Tensor, " token"]:
         before = torch.full_like(tokens, types)
         before[:, back:] = tokens[:, :-back]
         ids += before * (types + 1) ** back
-    return ids.flatten()[stream.valid.flatten().cpu()]
+    return ids.flatten()[(stream.valid & stream.counted).flatten().cpu()]
 
 
 def ngram_tokens(ngram: int, types: int) -> list[int]:

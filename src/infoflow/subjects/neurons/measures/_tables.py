@@ -235,6 +235,8 @@ NEURON_EXAMPLES = TableSchema(
 
 
 class _OfNeurons(Intervention):
+    by_token = True
+
     def refusal(self, model: Model) -> str | None:
         try:
             feed_forward_parts(model)

@@ -141,6 +141,7 @@ class LossByPosition(AbstractLossMeasure):
     Source: [@olsson2022context].
     """
 
+    by_token = True
     table: ClassVar[TableSchema] = LOSS_BY_POSITION
 
     def rows(self, reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:

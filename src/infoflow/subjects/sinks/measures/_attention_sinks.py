@@ -82,6 +82,7 @@ class AttentionSinks(AbstractSentenceMeasure):
     """
 
     table: ClassVar[TableSchema] = ATTENTION_SINK
+    by_token = True
 
     def __init__(self, sentences: int = 1000, threshold: float = 0.3) -> None:
         super().__init__(sentences)
@@ -139,7 +140,8 @@ def _read(reader: Reader, roles: Roles, batch: PaddedBatch, options: PassOptions
         key, keys = (call.stack, call.kind, call.layer), classes[keys_stack(call.stack, call.kind)]
         rows = slice(call.start, call.start + call.weights.shape[2])
         stream = batch.streams[call.stack].part(rows)
-        block = _sums(call, stream.real & (stream.position > 0) if call.kind == "self" else stream.real, keys)
+        queries = stream.real & stream.counted
+        block = _sums(call, queries & (stream.position > 0) if call.kind == "self" else queries, keys)
         if key not in found:
             found[key] = block
         else:
