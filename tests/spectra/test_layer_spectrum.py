@@ -16,6 +16,8 @@ from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, stream
 from infoflow.models import load_model
 from infoflow.spectra import LayerSpectrum
+from infoflow.studies import AnalyzeOptions
+from infoflow.subjects.probing.settings import ProbingPlan
 from infoflow.subjects.spectra.claims import layer_choice
 
 
@@ -177,11 +179,16 @@ def test_analyze_by_name_and_its_report(corpus, tokenizer, tmp_path):
     model = tiny.bert(corpus)
     model.module.save_pretrained(tmp_path / "bert")
     model.require_tokenizer().save_pretrained(tmp_path / "bert")
-    run = analyze([tmp_path / "bert"], corpus="grammar", sentences=60, only=("layer_spectrum",), out=tmp_path / "run")
+    options = AnalyzeOptions(
+        corpus="grammar", sentences=90, only=("layer_spectrum", "probe_scores"),
+        probing=ProbingPlan(tasks=("upos",), seeds=1, sentences=90),
+    )  # fmt: skip
+    run = analyze([tmp_path / "bert"], options, out=tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "Do measures without labels find the layer that probes best?" in page
-    assert "highest at layer" in page
+    assert "Of the measures without labels, " in page
     assert len(run.tables["layer_spectrum"]) == 2 * 3 * 6  # with its untrained control
+    assert set(run.tables["layer_choice"]["measure"]) == set(run.tables["layer_spectrum"]["measure"])
 
 
 # Claims and choices on invented tables.

@@ -133,6 +133,9 @@ class Check(AbstractStage):
             write_tables(self.folder, self.stages, alone=self.claims)
             if self.claims:
                 write_derived(self.folder, own_claims(self.plugins))
+            else:
+                _derive(self.folder, judged=True)
+                _derive(self.folder, judged=False)
         wait_for_all()
         return {}
 
