@@ -83,3 +83,12 @@ def test_a_known_cause_names_the_experiment_that_shows_it():
         page = (studies / finding.examined / "README.md").read_text()
         number = finding.id.partition(":")[2]
         assert re.search(rf"\b{number}\b", page), f"{finding.id} is not on the page of {finding.examined}"
+
+
+@pytest.mark.parametrize("name", [name for name, one in FINDINGS.items() if one.given])
+def test_a_claim_that_names_an_objective_is_judged_only_on_such_external_models(name):
+    named = {"masked LM": "masked-lm", "causal LM": "causal-lm"}
+    for words, task in named.items():
+        if words in FINDINGS[name].claim:
+            assert task in FINDINGS[name].given.tasks
+            assert not ({*named.values()} - {task}) & {*FINDINGS[name].given.tasks}

@@ -23,6 +23,8 @@ from .measures import DIME, LAYER_SPECTRUM
 _GEOMETRY = ("average_similarity", "self_similarity", "intrinsic_dimension")
 _EFFECTIVE_RANK = "effective_rank"  # a table of over_training, which may be removed
 _LEAST = 3  # minimum number of layers
+_TASKS = {"masked-lm": ("masked-lm", "encoder"), "causal-lm": ("causal-lm",), "translation": ("seq2seq",)}
+"""By objective, the tasks of external models that are judged as models of this objective."""
 _NAMES = [column.name for column in KEYS]
 
 LAYER_CHOICE = TableSchema(
@@ -143,7 +145,7 @@ def inside(objective: Spec, number: int) -> Finding:
             Control(name="control task", reads={"accuracy": accuracy(objective, TOKEN_TASKS, labels="control")}),
         ),
         learned=(objective,),
-        given=Given() if objective == MASKED else None,
+        given=Given(tasks=_TASKS[objective.name]),
         minimum_seeds=1,
     )
     def test(curves: Curves) -> list[Condition]:
@@ -176,7 +178,7 @@ def found_by_dime(objective: Spec, number: int) -> Finding:
             Control(name="the layer's number instead of DiME", reads=reads, transform=_by_depth, decisive=False),
         ),
         learned=(objective,),
-        given=Given() if objective == MASKED else None,
+        given=Given(tasks=_TASKS[objective.name]),
         minimum_seeds=1,
     )
     def test(curves: Curves) -> list[Condition]:
