@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from support import tiny_heads as tiny
 
+from infoflow.corpus import Corpus
 from infoflow.flow import measure
 from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.heads import Relevance, relevance
@@ -61,6 +63,22 @@ def test_sentences_are_chosen_by_hash(matched_models, parallel_corpus):
     np.testing.assert_allclose(tables[0]["value"], tables[1]["value"], rtol=1e-6)
     more = measure(model, parallel_corpus, [Relevance(method="rollout", sentences=20)])["head_relevance"]
     assert more["count"].iloc[0] > tables[0]["count"].iloc[0]
+
+
+@pytest.mark.parametrize("made", [tiny.bert, tiny.llama])
+def test_at_most_64_predictions_of_a_long_text_are_explained(made):
+    """Its share is one of those that chance draws; fewer texts are read than fit into the budget of short ones."""
+    sentences = [one.text for one in tiny.trees(30)]
+    texts = [" ".join(sentences[n : n + 6]) for n in (0, 6, 12)]
+    model, corpus = made(tiny.trees(30)), Corpus.from_sentences(texts)
+    few = Relevance(method="rollout", sentences=3)
+    table = measure(model, corpus, [few])["head_relevance"]
+    (length, *_) = sorted(len(model.tokenizer(text)["input_ids"]) for text in texts)
+    assert length > 64
+    assert (table["count"] <= 3 * 64**2 // length).all()
+    _, values, _ = by_hand(model, corpus, range(3), method="rollout")
+    spread = np.nanstd(values, 0) / np.sqrt(table["count"].to_numpy())
+    assert (np.abs(table["value"] - np.nanmean(values, 0)) < 5 * spread + 1e-6).all()
 
 
 def test_any_method_and_both_ways_to_normalise(matched_models, parallel_corpus):

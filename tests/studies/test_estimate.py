@@ -1,5 +1,7 @@
 """What `infoflow doctor MODEL` says before anything begins: counts are exact, weights are not read."""
 
+import json
+
 import torch
 from support.tiny_heads import bert, trees
 
@@ -45,3 +47,33 @@ def test_counts_are_those_of_the_loaded_model_and_no_weights_are_read(tmp_path, 
     assert "head_ablation" not in shown
     assert run(["doctor", "--corpus", str(text)]) == 2
     assert "need a model to estimate: infoflow doctor MODEL" in capsys.readouterr().err
+
+
+def test_long_texts_are_counted_only_where_measures_read_them(tmp_path, capsys) -> None:
+    model = bert(CORPUS)
+    model.module.save_pretrained(tmp_path / "model")
+    tokenizer = model.require_tokenizer()
+    tokenizer.model_max_length = 9000
+    tokenizer.save_pretrained(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 9000}))
+    words = " ".join(sentence.text for sentence in CORPUS)
+    text = tmp_path / "text.txt"
+    text.write_text(f"{words}\n{' '.join([words] * 20)}\n", encoding="utf-8")
+    options = AnalyzeOptions(corpus=str(text), control=False, max_length=8000)
+    with use_display(make_display("silent")):
+        counts, _, found = estimated(str(tmp_path / "model"), options)
+        tight = AnalyzeOptions(
+            corpus=str(text), control=False, max_length=8000, measures=AnalysisPlan(attention_bytes=10**6)
+        )
+        of_tight = {one.table: one for one in estimated(str(tmp_path / "model"), tight)[2]}
+    by_table = {one.table: one for one in found}
+    assert counts.longest == 8000
+    assert (
+        by_table["head_ablation"].texts == 1
+    )  # more than 4,096 tokens are too many for what runs the model many times
+    assert by_table["head_confidence"].texts == of_tight["head_confidence"].texts == 2
+    assert of_tight["head_relevance"].texts == of_tight["head_distance"].texts == 0
+    assert by_table["head_relevance"].passes == 2 * 64  # forwards and backwards, for each prediction that is explained
+    assert run(["doctor", str(tmp_path / "model"), "--corpus", str(text), "--max-length", "8000"]) == 0
+    assert "1 of 2 texts are too long for " in capsys.readouterr().out

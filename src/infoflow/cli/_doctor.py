@@ -70,6 +70,9 @@ def _show_estimates(model: str, options: "AnalyzeOptions") -> None:
     rows = [[one.table, f"{one.passes:.3g}", said_size(one.bytes), _duration(one.seconds)] for one in found]
     title = f"{model}: {counts.tokens:,} tokens of {counts.sentences:,} sentences"
     show_table(["table", "passes", "memory", "time"], rows, title)
+    for texts in sorted({one.texts for one in found} - {counts.sentences}):
+        tables = ", ".join(dict.fromkeys(one.table for one in found if one.texts == texts))
+        show_text(f"{counts.sentences - texts:,} of {counts.sentences:,} texts are too long for {tables}.")
     total = sum(one.seconds for one in found)
     free = available_memory()
     show(

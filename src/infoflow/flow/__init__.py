@@ -2,10 +2,10 @@
 
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
-from ._forward import attention_size, check_finite, cut_to_budget, forward, query_block
+from ._forward import attention_size, check_finite, cut_to_budget, forward, query_block, read_whole
 from ._input import Row, cannot_hide
 from ._measure import AbstractMeasure as AbstractMeasure
-from ._measure import Failure, Failures, NothingToRead, Origin, describe_measure
+from ._measure import AttentionByBlocks, Failure, Failures, NothingToRead, Origin, describe_measure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure
 from ._measure import PairMeasure as PairMeasure

@@ -38,9 +38,13 @@ def cut_to_budget(
     return found
 
 
-def read_whole(model: Model, tokens: int, options: PassOptions) -> bool:
-    """Whether the attention of a text of `tokens` tokens may be in memory at once, for all layers and heads."""
-    heads = sum(attention.num_heads for attention in model.anatomy.attentions())
+def num_heads(model: Model) -> int:
+    """Number of heads of all attentions in all layers."""
+    return sum(attention.num_heads for attention in model.anatomy.attentions())
+
+
+def read_whole(heads: int, tokens: int, options: PassOptions) -> bool:
+    """Whether the attention of all `heads` heads in a text of `tokens` tokens may be in memory at once."""
     return tokens <= _NOT_LONG or attention_size(heads, tokens) <= _WHOLE * options.attention_bytes
 
 
@@ -52,7 +56,7 @@ def left_out_texts(names: str, model: Model, texts: int, tokens: int) -> str:
 
 def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:
     """Number of queries whose attention is read at a time in a text of `tokens` tokens; None: all."""
-    if read_whole(model, tokens, options):
+    if read_whole(num_heads(model), tokens, options):
         return None
     heads = [attention.num_heads for attention in model.anatomy.attentions()]
     size = attention_size(sum(heads), tokens)

@@ -18,7 +18,7 @@ from infoflow.models import Model, load_model
 from infoflow.results import Column, Table
 
 from ._distributed import exchange, processes
-from ._forward import TOO_LONG, left_out_texts, read_whole
+from ._forward import TOO_LONG, left_out_texts, num_heads, read_whole
 from ._measure import (
     AbstractMeasure,
     Failure,
@@ -182,10 +182,10 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
 def _readable(each: Intervention, run: Pass) -> Reader:
     """The pass's reader, without the texts that are too long for this measure."""
     rows = run.reader.rows
-    lengths = run.reader.lengths(rows)
-    if not each.whole_attention or read_whole(run.model, int(lengths.max(initial=0)), run.options):
+    lengths, heads = run.reader.lengths(rows), num_heads(run.model)
+    if not each.whole_attention or read_whole(heads, int(lengths.max(initial=0)), run.options):
         return run.reader
-    fits = np.array([read_whole(run.model, length, run.options) for length in lengths.tolist()])
+    fits = np.array([read_whole(heads, length, run.options) for length in lengths.tolist()])
     least = int(lengths[~fits].min())
     if not fits.any():
         raise NothingToRead(f"all texts have {least:,} or more tokens, {TOO_LONG}")

@@ -54,7 +54,7 @@ from ._relevance import relevance as relevance
 from ._relevance._mixing import attention_flow as attention_flow
 from ._relevance._mixing import attention_rollout as attention_rollout
 from ._relevance._nodes import Norm, close, is_norm
-from ._relevance._relevance import HEAD_RELEVANCE
+from ._relevance._relevance import HEAD_RELEVANCE, MOST_EXPLAINED
 from ._repeats import make_repeats
 from ._retrieval_heads import HEAD_RETRIEVAL
 from ._retrieval_heads import RetrievalHeads as RetrievalHeads
@@ -73,7 +73,7 @@ from ._role_table import (
     role_function,
     role_strength,
 )
-from ._scored import ScoredBatch, SentenceScorer, by_first_block, no_loss
+from ._scored import LONGEST_SCORED, ScoredBatch, SentenceScorer, by_first_block, no_loss
 from ._sentence_attention import (
     AttentionOfKind,
     AttentionWatch,

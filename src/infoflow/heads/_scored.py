@@ -30,7 +30,7 @@ from infoflow.representations import no_readout
 
 from ._head_sets import AblationMode, Block, DonatedHeads, HeadEdit, HeadMeans, HeadSet, Replacement, by_site, zeros
 
-_LONGEST = 4096  # tokens of a text that is run many times
+LONGEST_SCORED = 4096  # tokens of a text that is run many times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -91,9 +91,9 @@ class SentenceScorer:
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or len(rows) == 0:
             return rows
-        rows = rows[self.reader.lengths(rows) <= _LONGEST]
+        rows = rows[self.reader.lengths(rows) <= LONGEST_SCORED]
         left, every = len(self.reader.rows) - len(rows), len(self.reader.rows)
-        why = f"have more than {_LONGEST:,} tokens: lower max_length to cut them."
+        why = f"have more than {LONGEST_SCORED:,} tokens: lower max_length to cut them."
         if left == every:
             raise NothingToRead(f"it runs {self.model.name} many times, and all texts {why}")
         if left:

@@ -4,7 +4,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,18 @@ from torch import nn
 
 from infoflow._transformers import Conv1D
 from infoflow.corpus import Corpus
-from infoflow.flow import AbstractMeasure, Intervention, Measure, PassOptions, SampleMeasure, attention_size
+from infoflow.flow import (
+    AbstractMeasure,
+    AttentionByBlocks,
+    Intervention,
+    Measure,
+    PassOptions,
+    SampleMeasure,
+    attention_size,
+    read_whole,
+)
 from infoflow.foundation import UserError
+from infoflow.heads import LONGEST_SCORED, MOST_EXPLAINED
 from infoflow.models import empty_model, existing, find_tokenizers
 
 from ._analyze import chosen_measures, corpus_of
@@ -26,6 +36,7 @@ _QUANTISED_BYTES = {"int8": 1}
 _ROWS, _REPEATS = 512, 8  # of the matrix benchmark
 _SLOWER = 1.4  # time of a model relative to the benchmark, whose matrices stay in the cache
 _FIXED = 0.08  # seconds that every measure takes to encode and sort the sentences
+_ATTENTION = 0.06  # seconds in costs.json to compute and show the attention that measures of heads share
 _OVERHEAD = 200  # cost of norms, softmax, activations and copies for one number of a state, in products
 
 
@@ -33,10 +44,7 @@ _OVERHEAD = 200  # cost of norms, softmax, activations and copies for one number
 class Counts:
     """The sizes that determine the work of an analysis."""
 
-    sentences: int
-    tokens: int
-    squares: int  # sum over sentences of the squared number of tokens
-    longest: int
+    lengths: np.ndarray  # tokens of each sentence
     layers: int
     heads: int  # in each layer
     width: int
@@ -44,19 +52,38 @@ class Counts:
     linear: int  # weights of linear layers, each of which multiplies every token
     head: int  # of these, the weights of the output matrix, which is not quantised
     predicts: str  # "masked-lm", "other" or "nothing"
+    columns: tuple[str, ...]  # annotation of the corpus
     rate: float  # products and sums per second in layers of this width
+
+    @property
+    def sentences(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def tokens(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def squares(self) -> int:
+        """Sum over sentences of the squared number of tokens."""
+        return int((self.lengths**2).sum())
+
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max(initial=1))
 
     @property
     def pass_seconds(self) -> float:
         """Seconds of one forward pass over all sentences."""
-        attention = 4 * self.layers * self.width * self.squares
+        attention = 2 * self.layers * self.width * self.squares
         others = _OVERHEAD * self.layers * 16 * self.width * self.tokens
         return _SLOWER * (2 * self.linear * self.tokens + attention + others) / self.rate
 
 
 _REFERENCE = Counts(
-    sentences=200, tokens=5_617, squares=194_401, longest=86, layers=4, heads=4, width=128, vocabulary=200,
-    linear=4 * 12 * 128**2 + 128 * (128 + 200), head=128 * 200, predicts="masked-lm", rate=93e9,
+    lengths=np.linspace(5, 51, 200).astype(np.int64), layers=4, heads=4, width=128, vocabulary=200,
+    linear=4 * 12 * 128**2 + 128 * (128 + 200), head=128 * 200, predicts="masked-lm", columns=(),
+    rate=93e9,
 )  # fmt: skip
 """The model, corpus and machine with which costs.json was measured."""
 
@@ -65,6 +92,12 @@ def _share(measure: Any, counts: Counts) -> float:
     """Share of the sentences that a measure reads again in its own passes."""
     sentences = getattr(measure, "sentences", None) or counts.sentences
     return min(sentences, counts.sentences) / counts.sentences
+
+
+def _explained(measure: Any, counts: Counts) -> float:
+    """Products of a text's tokens and of its predictions that relevance explains, summed over the texts it reads."""
+    each = counts.lengths * np.minimum(counts.lengths, MOST_EXPLAINED)
+    return min(_share(measure, counts) * float(each.sum()), measure.sentences * MOST_EXPLAINED**2)
 
 
 def _read(measure: Any, counts: Counts) -> int:
@@ -78,15 +111,15 @@ _PASSES: dict[str, Callable[[Any, Counts], float]] = {
     "Ablation": lambda m, c: _share(m, c) * (1 + c.heads * (c.layers + 1)),  # without one head, or all but one
     "PruningCurve": lambda m, c: _share(m, c) * (5 * len(m.shares) + c.heads * (c.layers + 1) / 2),
     "EncoderContext": lambda m, c: _share(m, c) * (1 + c.layers),
-    "InfluenceByFrequency": lambda m, c: 1.5 * c.tokens / c.sentences,
-    "Relevance": lambda m, c: _share(m, c) * 2 * c.tokens / c.sentences,
+    "InfluenceByFrequency": lambda m, c: 3 * len(m.edges) * min(1.0, m.per_bin / c.tokens),
+    "Relevance": lambda m, c: 2 * _explained(m, c) / c.tokens,
     "TellingSentences": lambda m, c: min(1.0, 100 / c.sentences),
     "PatternScores": lambda m, c: m.sequences * m.length * m.repeats / c.tokens,
 }
 """Passes that a measure runs itself, by its class; see `_passes` for classes that are not listed."""
-_OF_PREDICTIONS = {
-    *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext")
-}
+_SCORED = {"SpecialGradient", "Importance", "Ablation", "PruningCurve", "EncoderContext"}
+"""Measures that run the model many times, and leave out very long texts."""
+_OF_PREDICTIONS = {"Lens", "Relevance", *_SCORED}
 
 
 def _of_states(m: Any, c: Counts) -> float:
@@ -98,9 +131,9 @@ _LAWS: dict[str, Callable[[Any, Counts], float]] = {
     "covariances": lambda m, c: (_read(m, c) + c.width) * (c.layers + 1) * c.width**2,
     "pairs of states": lambda m, c: _of_states(m, c) * min(_read(m, c), 4000),
     "clusters": lambda m, c: _of_states(m, c) * min(500, max(10, c.tokens // 30)),
-    "attention": lambda m, c: c.layers * c.heads * c.squares,
+    "attention": lambda m, c: c.layers * c.heads * (c.squares + 100 * c.tokens),
+    "predictions": lambda m, c: c.layers * _explained(m, c),
     "pairs of heads": lambda m, c: _share(m, c) * (c.layers * c.heads) ** 2 * c.squares,
-    "sentences and layers": lambda m, c: _share(m, c) * c.sentences * c.layers,
     "updates": lambda m, c: m.steps * c.layers * (1 + m.tokens * c.width * (c.width + c.vocabulary) / 4e6),
     "layers": lambda m, c: c.layers + 1,
 }
@@ -117,13 +150,18 @@ _OWN: dict[str, tuple[str, float]] = {
     "TokenMap": ("layers", 2.2),
     "WordNeighbours": ("pairs of states", 0.9),
     "IntrinsicDimension": ("pairs of states", 0.45),
-    "Lens": ("updates", 2.6),
-    "Entropy": ("attention", 0.25),
+    "Lens": ("updates", 1.0),
+    "Entropy": ("attention", 0.06),
+    "PositionalScores": ("attention", 0.05),
+    "RareTokenScores": ("attention", 0.07),
+    "SurfaceStatistics": ("attention", 0.15),
+    "SpecialGradient": ("attention", 0.2),
+    "EncoderContext": ("attention", 0.4),
     "PatternScores": ("layers", 0.6),
     "HeadDistance": ("pairs of heads", 0.25),
     "HeadLayerDistance": ("pairs of heads", 0.1),
     "AttentionProbe": ("attention", 2.4),
-    "Relevance": ("sentences and layers", 14.0),
+    "Relevance": ("predictions", 14.0),
     "InfluenceByFrequency": ("states", 0.3),
 }
 """How a measure's own work grows, and its seconds in costs.json beyond the passes; see `_law` for unlisted classes."""
@@ -137,10 +175,8 @@ def _passes(measure: AbstractMeasure, counts: Counts) -> float:
 
 def _law(measure: AbstractMeasure) -> tuple[str, float]:
     """The entry in `_OWN`; by default, the cost of reading attention, sampled states, or the states once."""
-    reads_attention = isinstance(measure, Measure) and "attention" in measure.needs
-    by_default = (
-        ("attention", 0.1) if reads_attention else ("states", 1.2 if isinstance(measure, SampleMeasure) else 0.1)
-    )
+    of_states = 1.2 if isinstance(measure, SampleMeasure) else 0.1
+    by_default = ("attention", 0.03) if _reads_attention(measure) else ("states", of_states)
     return _OWN.get(type(measure).__name__, by_default)
 
 
@@ -149,6 +185,7 @@ class Estimate:
     """The cost of one measure; `passes` is 0 if it uses only the shared pass."""
 
     table: str
+    texts: int  # texts that are not too long for the measure
     passes: float
     bytes: int
     seconds: float
@@ -166,26 +203,63 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
     states = 4 * batch * counts.width * (counts.layers + 1)
     of_text = attention_size(counts.layers * counts.heads, counts.longest)
     weights = min(options.attention_bytes, of_text * batch // counts.longest)
-    found = [Estimate(table="(one pass, shared)", passes=1, bytes=states, seconds=counts.pass_seconds)]
+    shared = counts.pass_seconds
+    found = [Estimate(table="(one pass, shared)", texts=counts.sentences, passes=1, bytes=states, seconds=shared)]
+    if any(map(_reads_attention, measures)):
+        seconds = _own_seconds("attention", _ATTENTION, counts)
+        found.append(
+            Estimate(table="(its attention, shared)", texts=counts.sentences, passes=0, bytes=weights, seconds=seconds)
+        )
     for measure in measures:
         name = type(measure).__name__
-        if (name in _OF_PREDICTIONS and counts.predicts == "nothing") or (
-            measure.regime == "training" and counts.predicts != "masked-lm"
+        if (
+            (name in _OF_PREDICTIONS and counts.predicts == "nothing")
+            or (measure.regime == "training" and counts.predicts != "masked-lm")
+            or (name in _NEEDS and _NEEDS[name] not in counts.columns)
         ):
             continue  # the measure does not apply
-        passes = _passes(measure, counts)
-        law, seconds = _law(measure)
-        scale = _LAWS[law](measure, counts) / _LAWS[law](_as_in_costs(measure), _REFERENCE)
-        own = _FIXED + _SLOWER * seconds * scale * (_REFERENCE.rate / counts.rate if law != "layers" else 1)
-        size = weights if isinstance(measure, Measure) and "attention" in measure.needs else states
+        size = weights if _reads_attention(measure) else states
         if isinstance(measure, SampleMeasure):
             size = min(options.sample_bytes, 4 * int(_of_states(measure, counts)))
         elif name in ("SpecialGradient", "Importance"):  # what is kept for a backward pass
             size = 16 * states
-        found.append(
-            Estimate(table=measure.name, passes=passes, bytes=size, seconds=passes * counts.pass_seconds + own)
-        )
+        own = replace(counts, lengths=_short_enough(measure, counts, options))
+        passes, seconds = _cost(measure, own) if own.sentences else (0.0, _FIXED)
+        found.append(Estimate(table=measure.name, texts=own.sentences, passes=passes, bytes=size, seconds=seconds))
     return found
+
+
+_NEEDS = {"RelationScores": "head", "AttentionProbe": "head", "Coreference": "entity"}
+"""By measure, the column of the corpus without which its table is empty."""
+
+
+def _reads_attention(measure: AbstractMeasure) -> bool:
+    return isinstance(measure, Measure) and "attention" in measure.needs
+
+
+def _short_enough(measure: AbstractMeasure, counts: Counts, options: PassOptions) -> np.ndarray:
+    """The lengths of the texts that are not too long for a measure."""
+    lengths = counts.lengths
+    if type(measure).__name__ in _SCORED:
+        lengths = lengths[lengths <= LONGEST_SCORED]
+    by_text = _reads_attention(measure) and not isinstance(measure, AttentionByBlocks)
+    if by_text or getattr(measure, "whole_attention", False):
+        heads = counts.layers * counts.heads
+        lengths = lengths[[read_whole(heads, length, options) for length in lengths.tolist()]]
+    return lengths
+
+
+def _cost(measure: AbstractMeasure, counts: Counts) -> tuple[float, float]:
+    """A measure's passes, and all its seconds."""
+    passes = _passes(measure, counts)
+    return passes, _FIXED + passes * counts.pass_seconds + _own_seconds(*_law(measure), counts, measure)
+
+
+def _own_seconds(law: str, in_costs: float, counts: Counts, measure: AbstractMeasure | None = None) -> float:
+    """Seconds of work that grows by a law and took `in_costs` seconds for costs.json."""
+    before = measure and _as_in_costs(measure)
+    scale = _LAWS[law](measure, counts) / _LAWS[law](before, _REFERENCE)
+    return _SLOWER * in_costs * scale * (_REFERENCE.rate / counts.rate if law != "layers" else 1)
 
 
 def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[Estimate]]:
@@ -224,10 +298,9 @@ def _counted(source: str, corpus: Corpus, tokenizer: str | None, max_length: int
     longest = min(max_length, getattr(text, "max_position_embeddings", None) or max_length)
     lengths = corpus.encode(reader, side="text", max_length=longest).lengths.astype(np.int64)
     counts = Counts(
-        sentences=len(corpus), tokens=int(lengths.sum()), squares=int((lengths**2).sum()), longest=int(lengths.max()),
-        layers=layers, heads=int(heads), width=width, vocabulary=int(getattr(text, "vocab_size", 1)),
+        lengths=lengths, layers=layers, heads=int(heads), width=width, vocabulary=int(getattr(text, "vocab_size", 1)),
         linear=sum(one.numel() for one in linear), head=head,
-        predicts="nothing" if output is None else "masked-lm" if masked else "other",
+        predicts="nothing" if output is None else "masked-lm" if masked else "other", columns=tuple(corpus.columns),
         rate=_product_rate(width, device),
     )  # fmt: skip
     return counts, sum(one.numel() for one in module.parameters())

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from infoflow.flow import NO_LABEL, Intervention, PassOptions, Reader, Stream
+from infoflow.flow import NO_LABEL, Intervention, PaddedBatch, PassOptions, Reader, Stream
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64_array
-from infoflow.models import IGNORED, Model
+from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from .._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
@@ -21,6 +21,8 @@ from ._request import Place, Request, SentencePredictions, SentenceRelevance, se
 from ._rule import Rule
 
 _NORMALISE = ("signed", "abs", None)
+MOST_EXPLAINED = 64
+"""Most predictions of one text that `Relevance` explains."""
 
 
 def relevance(
@@ -153,11 +155,14 @@ def each_sentence(
     model: Model,
     batch: Mapping[str, Any] | str,
     method: str,
-    position: int | None,
+    position: int | Tensor | None,
     target: int | None,
     options: dict[str, Any],
 ) -> Iterator[tuple[SentencePredictions, SentenceRelevance]]:
-    """Every sentence of a batch with a prediction to explain, and the relevance for each prediction."""
+    """Every sentence of a batch with a prediction to explain, and the relevance for each prediction.
+
+    `position` may be a mask of predictions, Bool (sentence, token).
+    """
     if method not in METHODS:
         raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method}.")
     chosen = sentences(model, batch, position)
@@ -200,6 +205,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 HEAD_RELEVANCE = TableSchema(
     name="head_relevance",
+    version=2,
     description="A head's share of what its layer's heads of one kind contribute to the model's predictions, "
     "averaged over predictions.",
     columns=(
@@ -223,9 +229,12 @@ class Relevance(Intervention):
     uncorrupted text. Shares are computed for each prediction and then averaged, as in [@voita2019heads]. An
     encoder–decoder reads the corpus's translations. Intervals resample sentences.
 
+    The cost of a prediction grows with the length of its text. At most 64 predictions of a text are explained, and
+    fewer texts are read if they cost more than `sentences` texts of 64 tokens. Shorter texts are not affected.
+
     Args:
         method: See `relevance`.
-        sentences: Number of sentences, chosen by hash; it determines the cost of the measure.
+        sentences: Maximum number of sentences, chosen by hash; it determines the cost of the measure.
         normalise: `"signed"` or `"abs"`.
         rule: Only for `method="voita"`, as are `softmax` and `bias`.
 
@@ -280,21 +289,23 @@ class Relevance(Intervention):
         with current_display().progress(label, len(chosen), "sentences") as progress:
             for row in chosen:
                 padded = reader.padded(np.array([row]))
-                batch = _keywords(reader.model, padded.streams)
+                batch, explained = _keywords(reader.model, padded.streams), self._explained(reader, padded)
                 block = int(block_of(padded.sentence_ids)[0])
-                for predictions, found in each_sentence(reader.model, batch, self.method, None, None, settings):
-                    kept = self._counted(reader, padded.streams)[predictions.positions]
+                for _, found in each_sentence(reader.model, batch, self.method, explained, None, settings):
                     for place, heads in found.heads.items():
-                        _add(sums, place, block, normalised(heads[kept.to(heads.device)], self.normalise))
+                        _add(sums, place, block, normalised(heads, self.normalise))
                 progress.advance(1)
         return sums
 
     def _choose(self, reader: Reader) -> list[int]:
-        """Rows of the sentences with the lowest hashes."""
+        """Rows of the texts with the lowest hashes, as many as cost no more than `sentences` texts of 64 tokens."""
         rows = reader.rows
         hashes = hash64_array(("head-relevance", reader.seed), reader.corpus.content_ids[rows])
         ordered = rows[np.argsort(hashes, kind="stable")].tolist()
-        return list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
+        chosen = list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
+        lengths = reader.lengths(np.array(chosen, dtype=np.int64)).astype(np.int64)
+        costs = (lengths * np.minimum(lengths, MOST_EXPLAINED)).cumsum()
+        return chosen[: max(1, int((costs <= self.sentences * MOST_EXPLAINED**2).sum()))]
 
     def _predicts(self, reader: Reader, row: int) -> bool:
         """Whether a prediction of a sentence counts; for a masked LM, special tokens are no predictions."""
@@ -303,12 +314,20 @@ class Relevance(Intervention):
             return bool((sentence.counted & ~sentence.special).any())
         return reader.counted_share == 1 or bool((sentence.labels != NO_LABEL).any())
 
-    def _counted(self, reader: Reader, streams: Mapping[str, Stream]) -> Bool[Tensor, " token"]:
-        """The positions of a sentence whose predictions count."""
-        *_, predicting = streams.values()
-        if reader.model.task == "causal-lm" and reader.counted_share < 1:
-            return (predicting.labels[0] != NO_LABEL).cpu()
-        return torch.ones(predicting.labels.shape[1], dtype=torch.bool)
+    def _explained(self, reader: Reader, padded: PaddedBatch) -> Bool[Tensor, "sentence=1 token"]:
+        """The predictions to explain: those that count, at most 64 of a text, chosen by hash."""
+        *_, predicting = padded.streams.values()
+        if reader.model.task == "masked-lm":
+            counted = predicting.valid & predicting.counted
+        elif reader.model.task == "causal-lm" and reader.counted_share == 1:
+            counted = predicting.real
+        else:
+            counted = predicting.labels != NO_LABEL
+        positions = np.flatnonzero(counted[0].cpu())
+        hashes = hash64_array(("head-relevance", reader.seed), padded.sentence_ids, positions)
+        chosen = torch.zeros(counted.shape, dtype=torch.bool)
+        chosen[0, positions[np.argsort(hashes, kind="stable")[:MOST_EXPLAINED]]] = True
+        return chosen
 
     def _rows(self, place: Place, sums: np.ndarray) -> list[dict[str, Any]]:
         stack, kind, layer = place
@@ -328,12 +347,10 @@ def _add(sums: dict[Place, np.ndarray], place: Place, block: int, shares: np.nda
 
 
 def _keywords(model: Model, streams: Mapping[str, Stream]) -> dict[str, torch.Tensor]:
-    """One sentence as the model's arguments; labels mark the predictions that count."""
+    """One sentence as the model's arguments."""
     source = next(iter(streams.values()))
     batch = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
     if len(model.anatomy.stacks) > 1:
         target = streams["decoder"]
-        return batch | {"decoder_input_ids": target.input_ids, "labels": target.labels}
-    if model.task == "masked-lm":
-        return batch | {"labels": source.input_ids.masked_fill(~(source.valid & source.counted), IGNORED)}
+        return batch | {"decoder_input_ids": target.input_ids}
     return batch

@@ -28,7 +28,7 @@ class SentencePredictions:
     positions: Int[Tensor, " seed"]  # along the logits: decoder steps, or tokens
 
 
-def sentences(model: Model, batch: Mapping[str, Any] | str, position: int | None) -> list[SentencePredictions]:
+def sentences(model: Model, batch: Mapping[str, Any] | str, position: int | Tensor | None) -> list[SentencePredictions]:
     """The sentences of a batch one by one, with the positions of the predictions to explain."""
     if isinstance(batch, str):
         batch = model.require_tokenizer()(batch, return_tensors="pt")
@@ -36,6 +36,8 @@ def sentences(model: Model, batch: Mapping[str, Any] | str, position: int | None
     real_BT = _real(model, inputs)
     if position is None:
         counted_BT = real_BT & _labelled(model, batch.get("labels"), real_BT)
+    elif isinstance(position, Tensor):
+        counted_BT = real_BT & position.to(real_BT.device)
     else:
         counted_BT = real_BT & _only(real_BT, position)
     return [
