@@ -15,11 +15,12 @@ INSIDE = {
     "explorer": "asking.py",
     "findings": "scaling",
     "heads": "forward_relevance",
+    "lenses": "lens_measure",
     "models": "fast_linear",
     "over_training": "translation_stages",
     "probing": "attention_probe batched codelength probe_scores structural_probe",
     "report": "drawn.py",
-    "representations": ("block_similarity discretize influence information_measure lens_measure within_tokens"),
+    "representations": "block_similarity discretize influence information_measure within_tokens",
     "studies": "retrieval_stages retrieval_text",
 }
 """A second implementation, a published value or a property of one inner step; a helper of the folder's tests; a failure

@@ -20,6 +20,7 @@ SHORT = {
     "experts": "subjects.experts.measures",
     "evidence": "subjects.retrieval.measures",
     "explorer": "subjects.explorer.server",
+    "lenses": "subjects.lenses.measures",
     "neurons": "subjects.neurons.measures",
     "head_weights": "subjects.head_weights.measures",
     "over_training": "subjects.over_training.measures",

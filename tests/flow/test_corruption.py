@@ -11,8 +11,9 @@ import torch
 from infoflow.flow import NO_LABEL, PassOptions, Reader, job_key, measure
 from infoflow.foundation import UserError
 from infoflow.heads import Ablation, Importance, PruningCurve, SpecialGradient
+from infoflow.lenses import Lens
 from infoflow.objectives import AbstractObjective, Corrupted, MaskedLM
-from infoflow.representations import Lens, MutualInformation, TokenMap
+from infoflow.representations import MutualInformation, TokenMap
 
 MEASURES = [
     MutualInformation(clusters=5, types=10, occurrences=60, clusterings=1, regime="training"),

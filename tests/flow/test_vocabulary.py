@@ -15,8 +15,8 @@ from transformers import (
 from infoflow.flow import measure
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence
+from infoflow.lenses import Lens
 from infoflow.models import load_model
-from infoflow.representations import Lens
 
 
 def make_tokenizer(largest):

@@ -19,9 +19,10 @@ from infoflow.heads import (
     SentenceScorer,
     SurfaceStatistics,
 )
+from infoflow.lenses import Lens
 from infoflow.neurons import Neurons
 from infoflow.over_training import LossByPosition
-from infoflow.representations import IntraSentence, Lens, MutualInformation, TokenMap, WordNeighbours
+from infoflow.representations import IntraSentence, MutualInformation, TokenMap, WordNeighbours
 from infoflow.sinks import AttentionSinks
 
 CORPUS = trees(40)

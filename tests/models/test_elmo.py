@@ -10,10 +10,11 @@ from infoflow.corpus import Vocabulary, load_corpus, train_tokenizer
 from infoflow.flow import measure
 from infoflow.foundation import UserError, stream
 from infoflow.heads import Confidence
+from infoflow.lenses import Lens
 from infoflow.models import load_model, tap
 from infoflow.objectives import BiLM, Example
 from infoflow.probing import AttentionProbe
-from infoflow.representations import IdentityNeighbours, InfluenceByFrequency, IntraSentence, Lens, WordNeighbours
+from infoflow.representations import IdentityNeighbours, InfluenceByFrequency, IntraSentence, WordNeighbours
 
 SHAPE = ModelConfig(width=12, layers=6, heads=2, feedforward=20, positions=64)
 WIDTH = 12

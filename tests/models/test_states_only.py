@@ -8,9 +8,10 @@ import transformers
 import infoflow
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy
+from infoflow.lenses import Lens
 from infoflow.models import load_model, tap
 from infoflow.pruning import prune_to
-from infoflow.representations import IntraSentence, LayerDistance, Lens
+from infoflow.representations import IntraSentence, LayerDistance
 
 _SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "intermediate_size": 24}
 _HEADS = {"num_attention_heads": 2}

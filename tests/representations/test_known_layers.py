@@ -9,10 +9,10 @@ from torch.func import functional_call
 from infoflow.corpus import Corpus
 from infoflow.dynamics import Cell, find_cells, loss_change_allocation
 from infoflow.flow import measure
+from infoflow.lenses import Lens
 from infoflow.models import Model, tap
 from infoflow.probing import ProbeSettings, online_codelength, probe_layers
 from infoflow.representations import (
-    Lens,
     MutualInformation,
     MutualInformationWithoutPosition,
     UsableInformation,

@@ -26,8 +26,9 @@ from infoflow.heads import (
     prune,
     relevance,
 )
+from infoflow.lenses import Lens
 from infoflow.models import Model, load_model
-from infoflow.representations import IntraSentence, Lens
+from infoflow.representations import IntraSentence
 from infoflow.studies import AnalysisPlan, standard_measures, untrained
 
 CORPUS = trees(30)

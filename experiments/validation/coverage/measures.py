@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 
 import infoflow
-from infoflow import heads, probing, representations
+from infoflow import heads, lenses, probing, representations
 from infoflow.flow import AbstractMeasure, Activations, Measure, PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS, block_of, interval, make_display, use_display
 
@@ -51,7 +51,7 @@ def measures(scale: int = 1) -> list[AbstractMeasure]:
         representations.IntraSentence(),
         representations.IntrinsicDimension(occurrences=1000 * scale),
         representations.DistanceDistribution(occurrences=2000 * scale),
-        representations.Lens(tuned=False, evaluated=1000 * scale),
+        lenses.Lens(tuned=False, evaluated=1000 * scale),
         heads.Confidence(),
         heads.Entropy(),
         heads.PositionalScores(offsets=(-1, 1)),

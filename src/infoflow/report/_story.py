@@ -23,7 +23,6 @@ from .heads._heads import HEADS, heads_section
 from .notebook._own_table import own_figure
 from .representations._change import CHANGES, change_section
 from .representations._knowledge import KNOWS, knowledge_section
-from .representations._lenses import PREDICTS, lenses_section
 from .representations._neighbours import NEIGHBOURS, neighbours_section
 from .representations._similarity import SIMILARITY, similarity_section
 from .representations._space import SPACE, space_section
@@ -121,7 +120,6 @@ _SECTIONS: tuple[tuple[int, Section, Builder], ...] = (
     (50, CHANGES, change_section),
     (60, SIMILARITY, similarity_section),
     (70, SPACE, space_section),
-    (80, PREDICTS, lenses_section),
     (100, NEIGHBOURS, neighbours_section),
     (110, WORDS, words_section),
     (130, HEADS, heads_section),

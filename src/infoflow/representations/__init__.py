@@ -34,9 +34,7 @@ from ._lens import LensTraining as LensTraining
 from ._lens import TunedLens as TunedLens
 from ._lens import fit_tuned_lens as fit_tuned_lens
 from ._lens import logit_lens as logit_lens
-from ._lens import no_readout
-from ._lens_measure import LENS
-from ._lens_measure import Lens as Lens
+from ._lens import no_readout, row_chunks
 from ._nearest import neighbour_agreement as neighbour_agreement
 from ._neighbours import CONTEXT_NEIGHBOURS, IDENTITY_NEIGHBOURS, POSITION_NEIGHBOURS, TAG_NEIGHBOURS
 from ._neighbours import ContextNeighbours as ContextNeighbours

@@ -133,7 +133,6 @@ def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
         representations.IntraSentence(),
         representations.IntrinsicDimension(),
         representations.DistanceDistribution(),
-        representations.Lens(steps=plan.lens_steps, tokens=plan.lens_tokens),
         heads.Confidence(),
         heads.Entropy(),
         heads.PositionalScores(offsets=(-2, -1, 1, 2)),

@@ -46,9 +46,11 @@ def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) 
     drawn in grey.
     """
     found = []
-    every, ids = card_measures(tables), {figure.id for figure in figures}
+    ids = {figure.id: place for place, figure in enumerate(figures)}
+    offered = [measure for measure in card_measures(tables) if measure.figure in ids]
+    every = sorted(offered, key=lambda measure: ids[measure.figure])
     for measure in every:
-        frame = measured(measure, tables) if measure.figure in ids else None
+        frame = measured(measure, tables)
         if frame is not None and (seen := effects(measure, frame, dull)).shown:
             found.append((measure, frame, seen))
     found.sort(key=lambda one: (one[0].fills, -one[2].strength))  # stable: ties keep the report's order

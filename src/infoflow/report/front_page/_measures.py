@@ -14,7 +14,6 @@ from infoflow.representations import (
     GEOMETRY,
     IDENTITY_NEIGHBOURS,
     LAYER_DISTANCE,
-    LENS,
     MUTUAL_INFORMATION,
     POSITION_NEIGHBOURS,
     USABLE_INFORMATION,
@@ -25,7 +24,6 @@ from .._in_words import Samples
 from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
 from ..representations._information import LIMITED_BY, input_rows, output_rows
-from ..representations._lenses import one_choice
 
 Contrast = Literal["ends", "middle", "best", "reached"]
 """The number that summarises a line: last minus first layer, the value at the middle layer or at the layer with the
@@ -76,13 +74,6 @@ class CardMeasure:
 def _cosine(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     rows = frame[(frame["measure"] == "average_similarity") & (frame["space"] == "raw")]
     return models.main(rows[rows["words"] == "mean"] if "words" in rows else rows)
-
-
-def _lens(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    rows = one_choice(frame)
-    lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
-    rows = rows[(rows["lens"] == lens) & (rows["metric"] == "agreement")]
-    return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # at the top it is 1 by definition
 
 
 def _removed(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
@@ -168,22 +159,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         table=GEOMETRY.name,
         rows=_cosine,
         opening="From {span}, the mean cosine of random words ",
-    ),
-    CardMeasure(
-        figure="lens-agreement",
-        axis="% of positions",
-        noun="how often {middle} has the final prediction",
-        section="predicts",
-        question="When does the answer form?",
-        table=LENS.name,
-        rows=_lens,
-        contrast="middle",
-        opening="{middle} already has the model's final prediction ",
-        rises="in {line} at",
-        falls="in {line} at",
-        what="of positions",
-        percent=True,
-        untrained=False,
     ),
     CardMeasure(
         figure="position-neighbours",

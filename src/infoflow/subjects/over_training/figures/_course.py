@@ -35,10 +35,10 @@ class CheckpointTables:
         return self.tables.models
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        """Rows over training of the table with this plain name; empty if there are none."""
+        """Rows over training of the table with this plain name; empty if there are none, or its subject was removed."""
         # A measure's plain table covers finished models only: it is not read, so notes do not mention it.
-        table = TABLES[name]
-        frame = self.tables.over_training(name if table.over_training else table.at_checkpoints)
+        table = TABLES.get(name)
+        frame = table and self.tables.over_training(name if table.over_training else table.at_checkpoints)
         return pd.DataFrame({"series": []}) if frame is None else frame
 
     def __contains__(self, name: str) -> bool:

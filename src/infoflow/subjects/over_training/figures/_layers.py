@@ -13,9 +13,8 @@ from infoflow.report.forms._over_time import layer_cells, layer_profile
 from infoflow.report.representations._distributions import GEOMETRY
 from infoflow.report.representations._information import INFORMATION_METHOD
 from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
-from infoflow.representations import IDENTITY_NEIGHBOURS, LAYER_DISTANCE, LENS
+from infoflow.representations import IDENTITY_NEIGHBOURS, LAYER_DISTANCE
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
-from infoflow.results import TableSchema
 
 from ..measures import BLOCK, EFFECTIVE_RANK, WEIGHT_CHANGE
 from ._course import CheckpointTables, checkpoints_note, main_stack, means
@@ -59,7 +58,7 @@ class LayerMeasure(NamedTuple):
     kind: _Kind
     rows: pd.DataFrame  # series, layer, update, value, low, high, seeds
     method: Method
-    table: TableSchema
+    table: str  # its name in an analysis
 
     @property
     def unit(self) -> str:
@@ -70,10 +69,10 @@ def layer_measures(course: CheckpointTables) -> list[LayerMeasure]:
     """The measures that vary, in reading order."""
     found = []
     for table, method, kinds in _SOURCES:
-        frame = course[table.name]
+        frame = course[table]
         if frame.empty:
             continue
-        if table is WEIGHT_CHANGE:
+        if table == WEIGHT_CHANGE.name:
             frame = frame[frame["part"] == BLOCK]
         for kind in kinds(main_stack(frame)):
             rows = means(kind.rows, ["layer"])
@@ -147,10 +146,10 @@ def _weights(frame: pd.DataFrame) -> Iterator[_Kind]:
             yield _Kind(id, f"weights: {words}", "", f"Weights of each block: {words}.", rows)
 
 
-_SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
-    (MUTUAL_INFORMATION_TABLE, INFORMATION_METHOD, _information),
+_SOURCES: tuple[tuple[str, Method, _Kinds], ...] = (
+    (MUTUAL_INFORMATION_TABLE.name, INFORMATION_METHOD, _information),
     (
-        LAYER_DISTANCE,
+        LAYER_DISTANCE.name,
         _LAYER_METHOD,
         _all(
             "change",
@@ -159,9 +158,9 @@ _SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
             "How far is each layer from the next one? Layer 0 is the step from the embeddings to layer 1.",
         ),
     ),
-    (GEOMETRY_TABLE, GEOMETRY, _geometry),
+    (GEOMETRY_TABLE.name, GEOMETRY, _geometry),
     (
-        EFFECTIVE_RANK,
+        EFFECTIVE_RANK.name,
         _LAYER_METHOD,
         _all(
             "effective-rank",
@@ -171,7 +170,7 @@ _SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
         ),
     ),
     (
-        IDENTITY_NEIGHBOURS,
+        IDENTITY_NEIGHBOURS.name,
         _LAYER_METHOD,
         _all(
             "identity",
@@ -180,8 +179,8 @@ _SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
             "What share of an occurrence's nearest vectors belong to the same token?",
         ),
     ),
-    (LENS, _LAYER_METHOD, _lens),
-    (WEIGHT_CHANGE, _LAYER_METHOD, _weights),
+    ("lens", _LAYER_METHOD, _lens),
+    (WEIGHT_CHANGE.name, _LAYER_METHOD, _weights),
 )
 
 
@@ -198,7 +197,7 @@ def _layers(course: CheckpointTables) -> Drawn | None:
         caption=f"{checkpoints_note(course, data)} {over_seeds(int(data['seeds'].max()))}. All "
         "panels and checkpoints of a measure share one scale.",
         payload={"metrics": groups},
-        tables=[f"{name}_over_training" for name in dict.fromkeys(measure.table.name for measure in measures)],
+        tables=[f"{name}_over_training" for name in dict.fromkeys(measure.table for measure in measures)],
         method=measures[0].method,
     )
 

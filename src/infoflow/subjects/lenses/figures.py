@@ -4,16 +4,17 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.representations import LENS
+from infoflow.report._curves import curves, interval_note, layers_of, samples_at
+from infoflow.report._figure import Method, Panel, ReportFigure, Section
+from infoflow.report._in_words import Candidate, by_answer, extremes_words, listed, number
+from infoflow.report._layer_figure import shared_panels, stacked
+from infoflow.report._model_selection import JOIN, ModelSelection
+from infoflow.report._model_tables import ModelTables
+from infoflow.report._theme import Series
+from infoflow.report.forms._lines import POSITIVE, SHARE
+from infoflow.report.front_page._measures import CardMeasure
 
-from .._curves import curves, interval_note, layers_of, samples_at
-from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Candidate, by_answer, extremes_words, listed, number
-from .._layer_figure import shared_panels, stacked
-from .._model_selection import JOIN, ModelSelection
-from .._model_tables import ModelTables
-from .._theme import Series
-from ..forms._lines import POSITIVE, SHARE
+from .measures import LENS
 
 _LENS = Method(
     id="lens",
@@ -55,14 +56,14 @@ def lenses_section(tables: ModelTables) -> Section | None:
     """The section on when the prediction forms, or None if the run has none of its measures."""
     if LENS.name not in tables:
         return None
-    models, frame = tables.models, one_choice(tables[LENS.name])
+    models, frame = tables.models, _one_choice(tables[LENS.name])
     figures = [_divergence_figure(_by_lens(frame, "kl"), models)]
     if len(rows := _by_lens(frame, "agreement")):
         figures.append(_agreement_figure(rows, models))
     return PREDICTS.drawn_with(figures, models, [frame])
 
 
-def one_choice(frame: pd.DataFrame) -> pd.DataFrame:
+def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of predicted positions if these were measured, otherwise all rows."""
     kept = "predicted" if "predicted" in set(frame["positions"]) else "all"
     return frame.loc[frame["positions"] == kept]
@@ -203,3 +204,30 @@ def _middle_words(frame: pd.DataFrame, models: ModelSelection) -> str:
     return extremes_words(
         f"halfway up, the share of positions at which the {lens} lens predicts the final top token", found
     )
+
+
+def _card_rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
+    rows = _one_choice(frame)
+    rows = rows[(rows["lens"] == _best_lens(rows)) & (rows["metric"] == "agreement")]
+    return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # at the top it is 1 by definition
+
+
+SECTIONS = ((80, PREDICTS, lenses_section),)
+CARDS = (
+    CardMeasure(
+        figure="lens-agreement",
+        axis="% of positions",
+        noun="how often {middle} has the final prediction",
+        section="predicts",
+        question="When does the answer form?",
+        table=LENS.name,
+        rows=_card_rows,
+        contrast="middle",
+        opening="{middle} already has the model's final prediction ",
+        rises="in {line} at",
+        falls="in {line} at",
+        what="of positions",
+        percent=True,
+        untrained=False,
+    ),
+)

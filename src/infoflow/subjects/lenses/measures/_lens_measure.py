@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,9 @@ from torch import Tensor
 from infoflow.flow import NO_LABEL, Intervention, PassOptions, Reader, cannot_hide
 from infoflow.foundation import NUM_BLOCKS, Progress, UserError, current_display
 from infoflow.models import Model, Readout, argmax, readout
+from infoflow.representations import LensTraining, TunedLens, fit_tuned_lens, no_readout, row_chunks
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._lens import LensTraining, TunedLens, fit_tuned_lens, no_readout, row_chunks
 from ._lens_states import LensReader, LensStates, Positions
 
 _CONTROL_POSITIONS = 4096  # number of positions for the mean prediction, which is the baseline
@@ -158,6 +158,7 @@ class Lens(Intervention):
 
     table: ClassVar[TableSchema] = LENS
     by_token = True
+    by_default = True
 
     def __init__(
         self,
@@ -180,6 +181,10 @@ class Lens(Intervention):
             raise UserError(f"evaluated must be at least 1. Got {evaluated}.")
         self.tuned, self.steps, self.tokens, self.evaluated, self.held_out = tuned, steps, tokens, evaluated, held_out
         self.positions: Positions = positions
+
+    @classmethod
+    def planned(cls, plan: Any) -> "Lens":
+        return cls(steps=plan.lens_steps, tokens=plan.lens_tokens)
 
     def refusal(self, model: Model) -> str | None:
         if model.task == "encoder":

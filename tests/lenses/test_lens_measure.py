@@ -11,10 +11,10 @@ import torch
 from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import UserError, hash64, hash64_array, make_display, stream, use_display
+from infoflow.lenses import Lens
 from infoflow.models import load_model
 from infoflow.objectives import Example, MaskedLM, Vocabulary
-from infoflow.representations import Lens
-from infoflow.representations._lens_states import LensReader
+from infoflow.subjects.lenses.measures._lens_states import LensReader
 
 SETTINGS = {"steps": 20, "tokens": 16, "evaluated": 60, "held_out": 0.4}
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")

@@ -1,0 +1,3 @@
+"""The public names of the subject lenses."""
+
+from infoflow.subjects.lenses.measures import *  # noqa: F403
