@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from infoflow.foundation import UserError, file_digest
 from infoflow.models import is_adapter_folder
@@ -93,11 +94,31 @@ def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, 
     )
 
 
-def in_stages(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]]) -> list[list[SuiteCheckpoint]]:
-    """One series, or one for each branch ("ingredient") of a later stage; stages are ordered by their tokens."""
+def branched(
+    name: str,
+    found: Sequence[tuple[CheckpointName, SuiteCheckpoint]],
+    more: Sequence[SuiteCheckpoint],
+    choice: str,
+    source: str,
+    **facts: Any,
+) -> list[CheckpointSeries]:
+    """One series, or one for each branch ("ingredient") of a later stage; stages are ordered by their tokens.
+
+    Each also has the checkpoints in `more`; `facts` are further fields of the series.
+    """
     stages = sorted({name.stage for name, _ in found})
     branches = sorted({name.ingredient for name, _ in found if name.ingredient}) or [0]
-    return [_one_axis([pair for pair in found if pair[0].ingredient in (0, branch)], stages) for branch in branches]
+    of_branch = [
+        _one_axis([pair for pair in found if pair[0].ingredient in (0, branch)], stages) for branch in branches
+    ]
+    return [
+        CheckpointSeries(
+            name=name if len(branches) == 1 else f"{name}-ingredient{number}",
+            checkpoints=tuple(chosen([*own, *more], choice, source)),
+            **facts,
+        )
+        for number, own in enumerate(of_branch, start=1)
+    ]
 
 
 def _one_axis(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]], stages: Sequence[int]) -> list[SuiteCheckpoint]:
@@ -195,20 +216,20 @@ def _homes(folder: Path) -> dict[str, Path]:
 def _of_run(run: Path) -> dict[str, Path]:
     """The training folders with the checkpoints of a study's models, by the models' published names."""
     published = {
-        _digests(path.parent): str(path.parent.relative_to(run / "models"))
+        _digests(FolderPlace(path.parent)): str(path.parent.relative_to(run / "models"))
         for path in sorted((run / "models").rglob(_CONFIG), reverse=True)
     }
     found = {}
     for trained in _subfolders(run / "work" / "training"):
         for home in (trained / name for name in _INSIDE):
             if any(_is_checkpoint(path) for path in _subfolders(home)):
-                found[published.get(_digests(trained / "model"), trained.name)] = home
+                found[published.get(_digests(FolderPlace(trained / "model")), trained.name)] = home
                 break
     return dict(sorted(found.items()))
 
 
-def _digests(folder: Path) -> tuple[str, ...]:
-    return tuple(file.sha256 for file in FolderPlace(folder).weight_files())
+def _digests(place: AbstractPlace) -> tuple[str, ...]:
+    return tuple(file.sha256 for file in place.weight_files())
 
 
 def _name(folder: Path) -> str:
@@ -269,16 +290,7 @@ def _series(
             assert checkpoint is not None
             found.append((names[text], checkpoint))
     notes, main = _main(root, [checkpoint for _, checkpoint in found], steps)
-    branches = in_stages(found)
-    return [
-        CheckpointSeries(
-            name=name if len(branches) == 1 else f"{name}-ingredient{number}",
-            checkpoints=tuple(chosen([*branch, *main], choice, source)),
-            missing=tuple(empty),
-            notes=notes,
-        )
-        for number, branch in enumerate(branches, start=1)
-    ]
+    return branched(name, found, main, choice, source, missing=tuple(empty), notes=tuple(notes))
 
 
 def _changed(path: Path, files: Mapping[str, str]) -> str:
@@ -295,26 +307,23 @@ def _changed(path: Path, files: Mapping[str, str]) -> str:
 
 def _main(
     root: Path | None, checkpoints: list[SuiteCheckpoint], steps: Mapping[str, int]
-) -> tuple[tuple[str, ...], list[SuiteCheckpoint]]:
+) -> tuple[list[str], list[SuiteCheckpoint]]:
     """The note on the model saved with the checkpoints, and the model if it is a separate checkpoint."""
-    if root is None:
-        return (), []
-    place = FolderPlace(root)
-    if any(
-        [file.sha256 for file in one.place.weight_files()] == [file.sha256 for file in place.weight_files()]
-        for one in checkpoints
-    ):
-        return (), []
-    name = checkpoint_names([MAIN], steps, str(root))[0] if MAIN in steps else None
-    checkpoint = checkpoint_of(name, MAIN, place, trainer_state(root), None, steps)
-    if checkpoint is None:
-        return (not_on_the_axis(str(root)),), []
-    return (), [checkpoint]
+    if root is None or any(_digests(one.place) == _digests(FolderPlace(root)) for one in checkpoints):
+        return [], []
+    return main_checkpoint(FolderPlace(root), trainer_state(root), steps, str(root))
 
 
-def not_on_the_axis(what: str) -> str:
-    """The note on a final model that is not one of the checkpoints."""
-    return (
+def main_checkpoint(
+    place: AbstractPlace, state: TrainerState, steps: Mapping[str, int], what: str
+) -> tuple[list[str], list[SuiteCheckpoint]]:
+    """The final model as a checkpoint, or a note if it equals no checkpoint and its step is unknown."""
+    name = checkpoint_names([MAIN], steps, what)[0] if MAIN in steps else None
+    checkpoint = checkpoint_of(name, MAIN, place, state, None, steps)
+    if checkpoint is not None:
+        return [], [checkpoint]
+    note = (
         f"The model in {what} equals none of its checkpoints, and nothing says which step it is (it may be annealed, "
         f"averaged or tuned), so it is left out. If it is one: --steps {MAIN}=STEP"
     )
+    return [note], []
