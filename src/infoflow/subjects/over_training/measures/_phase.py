@@ -45,10 +45,10 @@ class Phase:
     delta_bic: float  # margin of the logistic over the best gradual curve
 
 
-def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Phase:
+def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> Phase:
     r"""When a curve over training changed, and whether abruptly.
 
-    Its levels are means of three points at each end. No change: below three standard errors, or `minimum`. Unfinished:
+    Its levels are means of three points at each end. No change: below three standard errors. Unfinished:
     one of the last three points is further from their mean than .1 of the change and two of its errors. Times are
     crossings of the isotonic fit over \(x = \log_2 t\). *Abrupt*: a logistic in x beats straight lines in x and t, a
     power and a relaxation by more than 6 in BIC, takes at most three doublings and a third of the training from t10 to
@@ -62,14 +62,13 @@ def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float 
         steps: Ascending, at least eight after step 0; step 0 counts only for the first level.
         values: At each step.
         sigma: Standard error of each value.
-        minimum: Smallest change that counts.
     """
     times, curve, errors = checked_phase(steps, values, sigma)
     start, end = curve[:_ENDS].mean(), curve[-_ENDS:].mean()
     change = end - start
     error = np.sqrt((errors[:_ENDS] ** 2).sum() + (errors[-_ENDS:] ** 2).sum()) / _ENDS
     levels = {"start": float(start), "end": float(end)}
-    if abs(change) < max(3 * error, minimum) or change == 0:
+    if abs(change) < 3 * error or change == 0:
         nothing = {"t10": _NONE, "t50": _NONE, "t90": _NONE, "width": np.nan, "share": np.nan, "delta_bic": np.nan}
         return Phase(verdict="no change", **levels, **nothing)
     later = times > 0
@@ -233,13 +232,7 @@ def change_points(
         most: Maximum number of phases, 1 to 4.
         penalty: Penalty for each phase instead of 3 ln N.
     """
-    times, curve = checked_curve(steps, values)
-    errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
-    if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
-        raise UserError(
-            f"Change points need finite values at {LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
-            f"{int((times > 0).sum())} steps, errors from {errors.min():g}. Add checkpoints."
-        )
+    times, curve, errors = checked_phase(steps, values, sigma)
     if not 1 <= most <= _MOST:
         raise UserError(f"most must lie in 1..{_MOST} phases. Got {most}.")
     later = times > 0

@@ -134,12 +134,12 @@ def _crossings(found: Phase | Turning, names: Sequence[str]) -> dict[str, float]
     }
 
 
-def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Turning | None:
+def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> Turning | None:
     r"""The interior extremum furthest beyond the levels of both ends; None if the curve does not return.
 
     Levels and the extremum are means of three points, as in `phase`. The extremum counts if it lies beyond both ends by
-    more than 4 standard errors of the difference, a quarter of the change from end to end, and `minimum`. Errors are at
-    least the curve's own roughness, \(1.4826 \operatorname{median}|r_i|\), where \(r_i\) is the distance of a point
+    more than 4 standard errors of the difference and a quarter of the change from end to end. Errors are at least the
+    curve's own roughness, \(1.4826 \operatorname{median}|r_i|\), where \(r_i\) is the distance of a point
     from the straight line over \(\log_2 t\) between its neighbours, divided by its standard deviation for independent
     points: training noise exceeds the sampling error over sentences. Half-way times are crossings of the isotonic fit.
     (The thresholds are ours.)
@@ -153,7 +153,6 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
         steps: Ascending, at least eight after step 0, which counts only for the first level.
         values: At each step.
         sigma: Standard error of each value.
-        minimum: Smallest distance that counts.
     """
     times, curve, errors = checked_phase(steps, values, sigma)
     later = times > 0
@@ -164,7 +163,7 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
     beyond = np.stack([means - ends.max(), ends.min() - means])
     sign, place = np.unravel_index(beyond.argmax(), beyond.shape)
     spread = np.sqrt((error[place : place + _ENDS] ** 2).sum() + (error[-_ENDS:] ** 2).sum()) / _ENDS
-    least = max(_CLEAR * spread, _SHARE * abs(ends[1] - ends[0]), minimum)
+    least = max(_CLEAR * spread, _SHARE * abs(ends[1] - ends[0]))
     middle = int(place) + 1  # index of the middle one of the three points
     if beyond[sign, place] <= least or not _ENDS <= middle < len(t) - _ENDS:
         return None
