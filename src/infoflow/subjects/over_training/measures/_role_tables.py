@@ -124,29 +124,25 @@ def _listed(found: RoleEvents) -> list[dict[str, Any]]:
     ]
 
 
-def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> list[tuple[int, dict[str, Any]]]:
+def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
     """The columns of `ROLE_TURNOVER` for one role, by update; both frames are (update, head)."""
     sets, values, heads = held.to_numpy(), scores.reindex_like(held).to_numpy(dtype=float), held.shape[1]
-    rows = []
     for at, update in enumerate(held.index):
         previous = _shared(sets[at], sets[at - 1]) if at else (np.nan, np.nan)
         final = _shared(sets[at], sets[-1])
-        rows.append(
-            (
-                int(update),
-                {
-                    "size": int(sets[at].sum()),
-                    "heads": heads,
-                    "jaccard_previous": previous[0],
-                    "expected_previous": previous[1],
-                    "jaccard_final": final[0],
-                    "expected": final[1],
-                    "rank_previous": _rank(values[at], values[at - 1]) if at else np.nan,
-                    "rank_final": _rank(values[at], values[-1]),
-                },
-            )
+        yield (
+            int(update),
+            {
+                "size": int(sets[at].sum()),
+                "heads": heads,
+                "jaccard_previous": previous[0],
+                "expected_previous": previous[1],
+                "jaccard_final": final[0],
+                "expected": final[1],
+                "rank_previous": _rank(values[at], values[at - 1]) if at else np.nan,
+                "rank_final": _rank(values[at], values[-1]),
+            },
         )
-    return rows
 
 
 def _shared(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:

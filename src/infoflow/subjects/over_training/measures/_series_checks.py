@@ -35,16 +35,7 @@ def check_series(series: Sequence[WeighedCheckpoint], missing: Sequence[Missing]
     Checkpoints with an error are left out of the following checks: an outlier affects the distances of its neighbours.
     """
     ordered = in_order(series)
-    gaps = [
-        CheckRow(
-            name=one.name,
-            update=one.update,
-            check="K12",
-            level="error" if one.lost else "warning",
-            message=f"{one.name}: {one.why}",
-        )
-        for one in missing
-    ]
+    gaps = [row(one, "K12", "error" if one.lost else "warning", f"{one.name}: {one.why}") for one in missing]
     rows = content_checks(ordered, gaps)
     left = without(ordered, rows)
     rows += [*_twins(left), *_shards(left)]
@@ -200,8 +191,6 @@ def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 def _configurations(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K8: a configuration entry or tokenizer that differs from most other checkpoints."""
-    if not series:
-        return []
     rows = []
     names = dict.fromkeys(name for one in series for name in _config(one))
     for name in names:
@@ -243,8 +232,6 @@ def _padding_only(one: WeighedCheckpoint, other: WeighedCheckpoint) -> bool:
 
 def _keys(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K9: tensors that most other checkpoints have, or lack. Missing ones are not initialised at random."""
-    if not series:
-        return []
     sets = {one.name: frozenset(_tensors(one).shapes) for one in series}
     usual = _usual(list(sets.values()))
     rows = []

@@ -92,12 +92,9 @@ def _readable(
             f"{repository} has no revisions besides {MAIN}. For one checkpoint: infoflow analyze {repository}"
         )
     names_listed = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
-    notes = (
-        [f"Revisions of {repository} without a step in their name (--steps NAME=STEP) are left out: {names_listed}."]
-        if odd
-        else []
-    )
-    return checkpoint_names([name for name in wanted if name not in odd], steps, repository), notes
+    note = f"Revisions of {repository} without a step in their name (--steps NAME=STEP) are left out: {names_listed}."
+    names = checkpoint_names([name for name in wanted if name not in odd], steps, repository)
+    return names, [note] if odd else []
 
 
 def _preselected(names: list[CheckpointName], choice: str, source: str) -> list[CheckpointName]:

@@ -97,9 +97,7 @@ _R6_READS = _r6_reads(RETRIEVE_LEARNED, OWN)
     controls=(
         Control(name="untrained model", reads=untrained(_R6_READS)),
         Control(
-            name="closed-book reader",
-            reads=_r6_reads(CLOSED_BOOK, "none", ("edited", "as-trained")),
-            decisive=False,
+            name="closed-book reader", reads=_r6_reads(CLOSED_BOOK, "none", ("edited", "as-trained")), decisive=False
         ),
     ),
     minimum_seeds=1,

@@ -31,15 +31,7 @@ from ._fact_reading import (
     variant_answers,
 )
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
-from ._tables import (
-    EVERY_WEIGHT,
-    EVIDENCE_ABLATION,
-    EVIDENCE_HEADS,
-    fact_blocks,
-    fact_groups,
-    group_rows,
-    mean_of,
-)
+from ._tables import EVERY_WEIGHT, EVIDENCE_ABLATION, EVIDENCE_HEADS, fact_blocks, fact_groups, group_rows, mean_of
 
 GROUPS = ("evidence", "question", "special", "itself", "object")
 """Groups of keys, seen from the mask.

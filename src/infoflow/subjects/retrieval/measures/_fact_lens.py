@@ -83,12 +83,7 @@ _SENTENCES = 600  # about a quarter of the training data, as in the model's trai
 
 
 def fact_lens(
-    reader: PreTrainedModel,
-    world: FactWorld,
-    tokenizer: Any,
-    *,
-    training: LensTraining | None = None,
-    seed: int = 0,
+    reader: PreTrainedModel, world: FactWorld, tokenizer: Any, *, training: LensTraining | None = None, seed: int = 0
 ) -> TunedLens:
     """A tuned lens at masks, for `knowledge_lens` and `knowledge_conflict`.
 
@@ -185,12 +180,7 @@ _TASKS = ("accuracy", "control")
 
 
 def probe_rows(
-    reader: PreTrainedModel,
-    world: FactWorld,
-    tokenizer: Any,
-    *,
-    least: int = LEAST_FACTS,
-    seed: int = 0,
+    reader: PreTrainedModel, world: FactWorld, tokenizer: Any, *, least: int = LEAST_FACTS, seed: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Rows of `knowledge_lens` for linear probes at the mask and at the subject's last token, states 0..L.
 
@@ -256,11 +246,7 @@ def _split(facts: Sequence[Fact], half: frozenset[int]) -> dict[str, np.ndarray]
 
 
 def _trained(
-    states: np.ndarray,
-    labels: np.ndarray,
-    split: dict[str, np.ndarray],
-    objects: int,
-    seed: int,
+    states: np.ndarray, labels: np.ndarray, split: dict[str, np.ndarray], objects: int, seed: int
 ) -> TrainedProbes:
     num_sets, num_states = len(labels), states.shape[1]
     layer, of_set = (grid.ravel() for grid in np.meshgrid(np.arange(num_states), np.arange(num_sets), indexing="ij"))

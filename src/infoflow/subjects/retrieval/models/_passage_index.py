@@ -226,11 +226,7 @@ def build_passage_index(
 
 
 def _built(
-    source: Source,
-    folder: Path,
-    loaded: tuple[Retriever, Any] | None,
-    backend: Backend,
-    shard: tuple[int, int] | None,
+    source: Source, folder: Path, loaded: tuple[Retriever, Any] | None, backend: Backend, shard: tuple[int, int] | None
 ) -> PassageIndex:
     if isinstance(source, Passages) and shard is None:
         source.save(folder / PASSAGES)

@@ -39,13 +39,9 @@ def _embedder_groups(model: RetrievalModel) -> Iterator[ParameterGroup]:
             continue
         component = RETRIEVER if name.startswith(f"{RETRIEVER}.") else PRIOR
         block = re.search(r"\.layer\.(\d+)\.", name)
+        layer, piece = int(block.group(1)) if block else None, ParameterSlice(parameter=name)
         yield ParameterGroup(
-            component=component,
-            stack=component,
-            layer=int(block.group(1)) if block else None,
-            kind=None,
-            slice=ParameterSlice(parameter=name),
-            size=parameter.numel(),
+            component=component, stack=component, layer=layer, kind=None, slice=piece, size=parameter.numel()
         )
 
 
@@ -58,15 +54,11 @@ def _slice_below(piece: ParameterSlice) -> ParameterSlice:
 
 
 def _stack_below(stack: Stack) -> Stack:
-    layers = tuple(
-        replace(
-            layer,
-            block=_below(layer.block),
-            attentions={kind: _attention_below(one) for kind, one in layer.attentions.items()},
-        )
-        for layer in stack.layers
-    )
-    return replace(stack, layers=layers)
+    layers = []
+    for layer in stack.layers:
+        attentions = {kind: _attention_below(one) for kind, one in layer.attentions.items()}
+        layers.append(replace(layer, block=_below(layer.block), attentions=attentions))
+    return replace(stack, layers=tuple(layers))
 
 
 def _attention_below(one: Attention) -> Attention:

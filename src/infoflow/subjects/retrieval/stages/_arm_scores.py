@@ -19,15 +19,7 @@ from ..measures import decoded_answers, fact_blocks, fact_inputs, own_log_probab
 from ..measures._tables import EVERY_WEIGHT, fact_groups
 from ..models import NULL, Library, RetrievalModel, retrieval_scores, score_row
 from ..objectives._retrieval_lm import RetrievalLM
-from ._question_reading import (
-    SEARCHES,
-    MaskedQuestions,
-    QuestionReading,
-    Read,
-    priors,
-    unlikely,
-    without_passage,
-)
+from ._question_reading import SEARCHES, MaskedQuestions, QuestionReading, Read, priors, unlikely, without_passage
 from ._reading_matter import ReadWorld, spread, text_blocks
 
 _CUTS = (1, 2, 4, 20)

@@ -66,11 +66,7 @@ class QueryRows:
 
     def example(self, index: int) -> Example:
         """The query with its metadata."""
-        labels = {
-            "spans": self._spans[index],
-            "gold": np.array(self._gold[index]),
-            "excluded": self._excluded[index],
-        }
+        labels = {"spans": self._spans[index], "gold": np.array(self._gold[index]), "excluded": self._excluded[index]}
         return Example(texts=(np.asarray(self.row(index), dtype=np.int64),), labels=labels)
 
 
