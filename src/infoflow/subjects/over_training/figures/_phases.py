@@ -76,7 +76,6 @@ def _text(own: pd.DataFrame) -> str:
 
 
 def curve_name(row: Any) -> str:
-    """Name of a curve and its table."""
     return f"{row.curve} · {str(row.table).replace('_', ' ')}"
 
 

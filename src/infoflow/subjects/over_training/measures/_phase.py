@@ -95,7 +95,6 @@ def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> Phase:
 
 
 def checked_phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, values and errors as arrays."""
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
     if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():

@@ -182,13 +182,8 @@ class _Listing:
             return _Revision(
                 why_missing="it is not in the cache, and the hub cannot be reached" if self.offline else why
             )
-        place = HubPlace(
-            repository=self.repository,
-            commit=commit,
-            listed=files,
-            beside=beside,
-            branch="" if name == commit else name,
-        )
+        branch = "" if name == commit else name
+        place = HubPlace(repository=self.repository, commit=commit, listed=files, beside=beside, branch=branch)
         return _Revision(place=place, state=place.state() if noted else TrainerState())
 
 

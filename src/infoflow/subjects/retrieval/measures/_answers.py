@@ -273,7 +273,6 @@ class FactReadings:
 
     @property
     def reader(self) -> Any:
-        """The masked LM."""
         return reader_of(self.model)
 
     @property

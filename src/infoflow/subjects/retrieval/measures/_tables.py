@@ -205,7 +205,6 @@ EVIDENCE_TABLES = (
 
 
 def fact_blocks(facts: Sequence[Fact]) -> np.ndarray:
-    """The bootstrap block of each fact."""
     return block_of(np.array([hash64("fact", fact.number) >> 1 for fact in facts], dtype=np.int64))
 
 

@@ -163,7 +163,6 @@ def terms_of_store(passages: Passages) -> str:
 
 
 def load_retriever(folder: Path) -> tuple[Retriever, Any]:
-    """A retriever and its tokenizer."""
     if not (folder / "config.json").is_file():
         raise UserError(
             f"There is no retriever in {folder}: config.json is missing.\n"

@@ -66,7 +66,6 @@ class MaskedReading(AbstractReading):
         return self._reader.cls.predictions.bias
 
     def targets(self, labels: Tensor) -> Targets:
-        """The masked words."""
         return _in_order(labels)
 
     def predicted(self, inputs: dict[str, Tensor], chosen: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
@@ -210,30 +209,6 @@ def document_posterior(
     per_token_QCJ = (parts.log_prior_QC[:, :, None] + parts.likelihoods_QCJ).softmax(dim=1)
     counted = parts.tokens_QJ[:, None]
     return torch.where(counted, per_token_QCJ, 0.0).sum(dim=2) / counted.sum(dim=2)
-
-
-def retrieval_utility(
-    scores: Numbers,
-    log_likelihoods: Numbers,
-    per: Literal["passage", "marginal"] = "passage",
-    null: int = -1,
-    tokens: Numbers | None = None,
-) -> Float[Tensor, "query *candidate"]:
-    r"""How much a passage raises the log-likelihood of the answer over reading no passage, in nats.
-
-    For each passage, \(\log p(y \mid z, x) - \log p(y \mid \varnothing, x)\) (REALM's appendix D). With
-    `per="marginal"`, \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), (query,), which REALM's code logs under this
-    name, but as a mean over tokens. `null` is the index of the null passage.
-    """
-    if per not in ("passage", "marginal"):
-        raise UserError(f'per must be "passage" or "marginal". Got {per!r}.')
-    parts = _parts(scores, log_likelihoods, None, tokens, "sequence")
-    sums_QC = parts.likelihoods_QCJ.sum(dim=2)
-    if not -sums_QC.shape[1] <= null < sums_QC.shape[1]:
-        raise UserError(f"null must be one of {sums_QC.shape[1]} candidates. Got {null}.")
-    if per == "passage":
-        return sums_QC - sums_QC[:, [null]]
-    return (parts.log_prior_QC + sums_QC).logsumexp(dim=1) - sums_QC[:, null]
 
 
 class _Parts(NamedTuple):

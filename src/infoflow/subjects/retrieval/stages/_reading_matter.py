@@ -51,7 +51,6 @@ class AbstractReadingMatter(ABC):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Vocabulary of the tokenizer."""
         return Vocabulary.from_tokenizer(self.tokenizer)
 
     @cached_property

@@ -64,7 +64,6 @@ class ArmModel(SeedModel):
 
     @property
     def name(self) -> str:
-        """Display name."""
         return self.recipe.name + (" at half the rate" if self.halved else "")
 
     @property
@@ -74,12 +73,10 @@ class ArmModel(SeedModel):
 
     @property
     def source(self) -> str:
-        """Source of the model's passages."""
         return SOURCES[self.arm]
 
     @cached_property
     def objective(self) -> RetrievalLM:
-        """The model's training objective."""
         return self.section.objective(self.arm, self.variant)
 
     @property
@@ -160,11 +157,9 @@ class ArmModel(SeedModel):
 
     @property
     def published(self) -> Path:
-        """The published folder."""
         return self.models.run.models / self.recipe.name
 
     def is_trained(self) -> bool:
-        """Whether training is finished."""
         return self.models.bench.done(READ, self.key)
 
     def facts(self) -> dict[str, Any]:
@@ -233,7 +228,6 @@ class ArmModel(SeedModel):
 
     @property
     def snapshots(self) -> Snapshots:
-        """The kept checkpoints of the training run."""
         return Snapshots(self.folder / SNAPSHOTS)
 
     def lacks_checkpoints(self) -> bool:

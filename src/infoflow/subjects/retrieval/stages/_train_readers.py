@@ -53,7 +53,6 @@ def is_recording_asked(arm: ArmModel) -> bool:
 
 
 def is_recorded(arm: ArmModel) -> bool:
-    """Whether the recording is complete."""
     return arm.models.bench.done(RECORDED, recording_key(arm))
 
 
