@@ -20,7 +20,7 @@ from ._checkpoint_names import (
     listed,
     trainer_state,
 )
-from ._places import WEIGHTS, AbstractPlace, FolderPlace, weight_paths
+from ._places import WEIGHTS, FolderPlace, Place, weight_paths
 
 MAIN = "main"
 
@@ -31,7 +31,7 @@ class SuiteCheckpoint:
 
     name: str  # name of its folder or revision
     update: int
-    place: AbstractPlace
+    place: Place
     tokens: float = math.nan
     named: int | None = None  # the step in its name; None: it has none
     by_hand: bool = False  # the user specified its update
@@ -67,7 +67,7 @@ class CheckpointSeries:
         return known if known >= last else last
 
 
-def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, state: TrainerState,
+def checkpoint_of(name: CheckpointName | None, text: str, place: Place, state: TrainerState,
                   suite: PublicSuite | None, by_hand: Mapping[str, int]) -> SuiteCheckpoint | None:  # fmt: skip
     """A checkpoint at its recorded update, or else at the update in its name; None if neither is known.
 
@@ -228,7 +228,7 @@ def _of_run(run: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def _digests(place: AbstractPlace) -> tuple[str, ...]:
+def _digests(place: Place) -> tuple[str, ...]:
     return tuple(file.sha256 for file in place.weight_files())
 
 
@@ -315,7 +315,7 @@ def _main(
 
 
 def main_checkpoint(
-    place: AbstractPlace, state: TrainerState, steps: Mapping[str, int], what: str
+    place: Place, state: TrainerState, steps: Mapping[str, int], what: str
 ) -> tuple[list[str], list[SuiteCheckpoint]]:
     """The final model as a checkpoint, or a note if it equals no checkpoint and its step is unknown."""
     name = checkpoint_names([MAIN], steps, what)[0] if MAIN in steps else None

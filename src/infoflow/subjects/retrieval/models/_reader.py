@@ -13,7 +13,7 @@ from infoflow.foundation import UserError
 from infoflow.models import evaluating, pad_rows
 
 from ._library import NULL, Library, without_excluded
-from ._reading import AbstractReading, Targets, num_positions, reading_of
+from ._reading import Reading, Targets, num_positions, reading_of
 from ._retriever import Retriever
 
 Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
@@ -91,7 +91,7 @@ class RetrievalModel(PreTrainedModel):
         """List to which the loss appends its components; None: nothing is recorded."""
 
     @property
-    def _reading(self) -> AbstractReading:
+    def _reading(self) -> Reading:
         return reading_of(self.reader)
 
     @property

@@ -1,6 +1,6 @@
 """How a reader answers with each passage, and the likelihood marginalised over passages."""
 
-from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, final
 
 import torch
@@ -32,22 +32,22 @@ class Targets(NamedTuple):
     there: Bool[Tensor, "query target"]
 
 
-class AbstractReading(ABC):
-    """How a reader answers; `reader` is not copied."""
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedReading:
+    """A masked LM that fills all masks at once."""
 
-    def __init__(self, reader: PreTrainedModel) -> None:
-        self._reader: Any = reader
+    reader: Any
 
     @property
-    @abstractmethod
     def bias(self) -> Tensor:
         """A parameter that affects every answer."""
+        return self.reader.cls.predictions.bias
 
-    @abstractmethod
     def targets(self, labels: Int[Tensor, "query token"]) -> Targets:
         """The answers of queries, whose labels are −100 where there is no target."""
+        return _in_order(labels)
 
-    @abstractmethod
     def predicted(
         self, inputs: dict[str, Tensor], chosen: Bool[Tensor, "pair token"], targets: Targets
     ) -> tuple[Float[Tensor, "answer word"], Int[Tensor, " answer"], Int[Tensor, " answer"]]:
@@ -55,51 +55,42 @@ class AbstractReading(ABC):
 
         `chosen` marks the masks; `targets` are those of the same pairs.
         """
-
-
-@final
-class MaskedReading(AbstractReading):
-    """A masked LM that fills all masks at once."""
-
-    @property
-    def bias(self) -> Tensor:
-        return self._reader.cls.predictions.bias
-
-    def targets(self, labels: Tensor) -> Targets:
-        return _in_order(labels)
-
-    def predicted(self, inputs: dict[str, Tensor], chosen: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-        states = self._reader.bert(**inputs).last_hidden_state
+        states = self.reader.bert(**inputs).last_hidden_state
         pair, place = chosen.nonzero(as_tuple=True)
         rank = (chosen.cumsum(dim=1) - 1)[pair, place]
-        return _log_probabilities(self._reader.cls(states[pair, place])), pair, rank
+        return _log_probabilities(self.reader.cls(states[pair, place])), pair, rank
 
 
 @final
-class WrittenReading(AbstractReading):
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenReading:
     """A decoder that generates the masked words one after the other, then an end token."""
+
+    reader: Any
 
     @property
     def bias(self) -> Tensor:
-        return self._reader.decoder.cls.predictions.bias
+        return self.reader.decoder.cls.predictions.bias
 
     def targets(self, labels: Tensor) -> Targets:
         """The masked words, with an end after the last one."""
         words = _in_order(labels)
         num = words.there.sum(dim=1)
         ids = torch.nn.functional.pad(words.ids, (0, 1))
-        ids[torch.arange(len(ids), device=ids.device), num] = int(self._reader.config.eos_token_id)
+        ids[torch.arange(len(ids), device=ids.device), num] = int(self.reader.config.eos_token_id)
         there = torch.arange(ids.shape[1], device=ids.device) <= num[:, None]
         return Targets(ids, there & (num > 0)[:, None])
 
     def predicted(self, inputs: dict[str, Tensor], chosen: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-        states = self._reader.encoder(**inputs).last_hidden_state
+        states = self.reader.encoder(**inputs).last_hidden_state
         pair, rank = targets.there.nonzero(as_tuple=True)
-        return written(self._reader, states, inputs["attention_mask"], targets.ids)[pair, rank], pair, rank
+        return written(self.reader, states, inputs["attention_mask"], targets.ids)[pair, rank], pair, rank
 
 
-def reading_of(reader: PreTrainedModel) -> AbstractReading:
-    """The reading for this reader."""
+Reading = MaskedReading | WrittenReading
+
+
+def reading_of(reader: PreTrainedModel) -> Reading:
     return WrittenReading(reader) if isinstance(reader, EncoderDecoderModel) else MaskedReading(reader)
 
 
