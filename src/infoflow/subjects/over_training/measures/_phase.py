@@ -75,12 +75,12 @@ def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> Phase:
     t, y, sigmas = times[later], curve[later], errors[later]
     risen = _isotonic(np.log2(t), (y - start) / change, sigmas)
     t10, t50, t90 = (_crossing(t, risen, level) for level in (0.1, 0.5, 0.9))
-    fit = fit_logistic(np.log2(t), y, sigmas)
-    ends = 2 ** (fit.middle + fit.scale * np.log(9) * np.array([-1, 1]))
+    middle, scale, bic = fit_logistic(np.log2(t), y, sigmas)
+    ends = 2 ** (middle + scale * np.log(9) * np.array([-1, 1]))
     found = {
-        "width": float(2 * np.log(9) * fit.scale),
+        "width": float(2 * np.log(9) * scale),
         "share": float((ends[1] - ends[0]) / t[-1]),
-        "delta_bic": float(gradual_bic(t, y, sigmas) - fit.bic),
+        "delta_bic": float(gradual_bic(t, y, sigmas) - bic),
     }
     verdict: Verdict
     if not is_finished(curve, errors):
@@ -129,17 +129,13 @@ def _crossing(t: np.ndarray, risen: np.ndarray, level: float) -> Crossing:
     return last_crossing(t, risen, level)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogisticFit:
-    r"""\(a' + d / (1 + e^{-(x - m) / \tau})\) over \(x = \log_2 t\)."""
+def fit_logistic(
+    x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]
+) -> tuple[float, float, float]:
+    r"""Middle m, scale τ (doublings) and BIC of the best \(a' + d / (1 + e^{-(x - m) / \tau})\) over \(x = \log_2 t\).
 
-    middle: float  # m
-    scale: float  # τ, doublings
-    bic: float
-
-
-def fit_logistic(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]) -> LogisticFit:
-    """The best fit over all middles and scales; the two levels have a closed form."""
+    The search is over all middles and scales; the two levels have a closed form.
+    """
     middles = np.linspace(x[0] - 1, x[-1] + 1, _MIDDLES)
     scales = np.geomspace(_NARROWEST, _WIDEST_SCALE, _SCALES)
     m, tau = (grid.ravel() for grid in np.meshgrid(middles, scales))
@@ -157,7 +153,7 @@ def fit_logistic(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: 
         found = min(
             found, (float(best.fun), float(best.x[0]), float(np.clip(np.exp(best.x[1]), _NARROWEST, _WIDEST_SCALE)))
         )
-    return LogisticFit(middle=found[1], scale=found[2], bic=found[0] + 4 * np.log(len(x)))
+    return found[1], found[2], found[0] + 4 * float(np.log(len(x)))
 
 
 def gradual_bic(t: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]) -> float:

@@ -198,11 +198,8 @@ def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[C
                 else "Give the folder that holds them, or a name on the model hub with @all."
             )
         )
-    return [
-        series
-        for name, home in homes.items()
-        for series in _series(name, home, _root(folder, home), choice, steps, str(folder))
-    ]
+    found = [_series(name, home, _root(folder, home), choice, steps, str(folder)) for name, home in homes.items()]
+    return [series for own in found for series in own]
 
 
 def _homes(folder: Path) -> dict[str, Path]:

@@ -128,11 +128,8 @@ def _shards(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
             rows.append(row(group[0], "K2", "note", f"{len(group)} checkpoints share {name}: is that part frozen?"))
             continue
         owner = _owner(group, series) or group[-1]
-        rows += [
-            row(one, "K2", "error", f"{name} of {one.name} is that of {owner.name}", other=owner)
-            for one in group
-            if one is not owner
-        ]
+        rest = [one for one in group if one is not owner]
+        rows += [row(one, "K2", "error", f"{name} of {one.name} is that of {owner.name}", other=owner) for one in rest]
     return rows
 
 
@@ -164,11 +161,8 @@ def _owner(group: Sequence[WeighedCheckpoint], series: Sequence[WeighedCheckpoin
 def content_checks(series: Sequence[WeighedCheckpoint], missing: Sequence[CheckRow] = ()) -> list[CheckRow]:
     """K7, K8, K9, K11, and unreadable checkpoints."""
     read = [one for one in series if one.weight is not None]
-    unread = [
-        row(one, "K9", "error", f"{one.name} cannot be read: {one.fault}")
-        for one in series
-        if one.fault or not one.weight
-    ]
+    faulty = [one for one in series if one.fault or not one.weight]
+    unread = [row(one, "K9", "error", f"{one.name} cannot be read: {one.fault}") for one in faulty]
     return [*missing, *unread, *_numbers(read), *_configurations(read), *_keys(read), *_steps(series)]
 
 

@@ -101,13 +101,9 @@ def _preselected(names: list[CheckpointName], choice: str, source: str) -> list[
     """Select names by their steps, before any revision's files are requested."""
     if len({name.stage for name in names}) > 1:
         return names
-    stand_ins = {
-        name.text: SuiteCheckpoint(
-            name=name.text, update=name.step, place=HubPlace(repository="", commit="", listed=())
-        )
-        for name in names
-    }
-    kept = {one.name for one in chosen(stand_ins.values(), choice, source)}
+    nowhere = HubPlace(repository="", commit="", listed=())
+    stand_ins = [SuiteCheckpoint(name=name.text, update=name.step, place=nowhere) for name in names]
+    kept = {one.name for one in chosen(stand_ins, choice, source)}
     return [name for name in names if name.text in kept]
 
 
@@ -157,11 +153,8 @@ def _gaps(suite: PublicSuite | None, steps: Sequence[int], choice: str) -> list[
     if suite is None or not suite.steps or not (choice == "all" or ".." in choice):
         return []
     first, last = (int(end) for end in choice.split("..")) if ".." in choice else (0, suite.steps[-1])
-    return [
-        Missing(name=f"step{step}", update=step, why=f"{suite.name} should have it")
-        for step in suite.steps
-        if first <= step <= last and step not in steps
-    ]
+    absent = [step for step in suite.steps if first <= step <= last and step not in steps]
+    return [Missing(name=f"step{step}", update=step, why=f"{suite.name} should have it") for step in absent]
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------

@@ -261,13 +261,10 @@ class _Following:
             measured = self._weighings(one)
             parts.append(series_rows(one, measured, checks, left_out))
             times = clocks(one, checks)
-            parts += [
-                stages[one.name, each.checkpoint.name].rows(
-                    subject_of(one, measured, each), times[each.checkpoint.name]
-                )
-                for each in measured
-                if each.checkpoint.name not in left_out and (one.name, each.checkpoint.name) in stages
-            ]
+            for each in measured:
+                name = each.checkpoint.name
+                if name not in left_out and (one.name, name) in stages:
+                    parts.append(stages[one.name, name].rows(subject_of(one, measured, each), times[name]))
             warnings += _check_texts(one, checks, left_out)
         tables = stacked(parts)
         courses, measured = list[Part](), measured_over_training(tables)

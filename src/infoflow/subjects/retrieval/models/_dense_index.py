@@ -204,9 +204,9 @@ class DenseIndex:
         self._set(vectors, backend)
         if self.is_approximate:
             assert not isinstance(backend, str)
-            self._faiss = build_nearest(self._float32(), backend)
+            self._faiss = build_nearest(self.vectors.float().numpy(), backend)
         elif backend == "faiss":
-            self._faiss = flat_index(self._float32())
+            self._faiss = flat_index(self.vectors.float().numpy())
 
     def _set(self, vectors: Numbers, backend: Backend) -> None:
         self.vectors = _vectors(vectors, "vectors of passages")
@@ -303,9 +303,6 @@ class DenseIndex:
         dtype = self.vectors.dtype if self._faiss is None else torch.float32
         bound = 2 * (self.vectors.shape[1] + 4) * torch.finfo(dtype).eps * self._longest
         return bound * queries.double().norm(dim=1).numpy()
-
-    def _float32(self) -> np.ndarray:
-        return self.vectors.float().numpy()
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 

@@ -173,11 +173,8 @@ class ArmScores:
 
     def _dates(self) -> Iterator[dict[str, Any]]:
         world = self.world.world
-        dates = [
-            fact
-            for fact in world.of_kind("trained", "changed", "held out")
-            if fact.relation in world.config.date_relations
-        ]
+        facts = world.of_kind("trained", "changed", "held out")
+        dates = [fact for fact in facts if fact.relation in world.config.date_relations]
         if not dates:
             return
         masked, facts = self._masked(chosen := _some(dates))

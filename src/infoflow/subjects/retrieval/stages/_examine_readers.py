@@ -119,11 +119,8 @@ class FollowArm(OfArm, AbstractTableStage):
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[FollowArm]":
         """One stage per model, after the recording, since a second training for it also keeps the checkpoints."""
         recorded = {stage.model.recipe: stage.key for stage in before if isinstance(stage, RecordArm)}
-        return [
-            cls(model=model, needs=(recorded.get(model.recipe, SettleArm(model=model).key),))
-            for model in arm_models(models)
-            if model.wanted
-        ]
+        wanted = [model for model in arm_models(models) if model.wanted]
+        return [cls(model=one, needs=(recorded.get(one.recipe, SettleArm(model=one).key),)) for one in wanted]
 
     @property
     def estimate(self) -> float:
