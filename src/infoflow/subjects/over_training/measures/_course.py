@@ -253,13 +253,8 @@ def _mean_over_log_time(times: np.ndarray, values: np.ndarray) -> float:
 # Analysis of a model's whole training from the tables of its checkpoints.
 
 COURSE_TABLES: tuple[TableSchema, ...] = (
-    CONVERGENCE_OVER_TRAINING,
-    CONVERGENCE_TIME,
-    HEAD_ROLE_EVENTS,
-    ROLE_TURNOVER,
-    PHASES,
-    PHASE_CURVES,
-)
+    CONVERGENCE_OVER_TRAINING, CONVERGENCE_TIME, HEAD_ROLE_EVENTS, ROLE_TURNOVER, PHASES, PHASE_CURVES,
+)  # fmt: skip
 """Tables of `course_tables`."""
 
 

@@ -263,41 +263,30 @@ def _series(
     }
     if unknown := [each for each in steps if each not in (*paths, MAIN)]:
         raise UserError(f"--steps names no checkpoint in {source}: {unknown[0]}. There are: {', '.join(paths)}.")
-    names = {read.text: read for read in checkpoint_names(dict.fromkeys([*paths, *(known or ())]), steps, source)}
-    empty = [
-        Missing(
-            name=text,
-            update=names[text].step,
-            why=_ADAPTED if is_adapter_folder(path) else "its folder holds no config.json and weights",
-            lost=text in (known or ()),
-        )
-        for text, path in paths.items()
-        if is_adapter_folder(path) or not ((path / _CONFIG).is_file() and weight_paths(path))
-    ]
-    empty += [
-        Missing(name=text, update=names[text].step, why=fault, lost=True)
-        for text, files in (known or {}).items()
-        if text not in {each.name for each in empty} and (fault := _changed(home / text, files))
-    ]
-    absent = {each.name for each in empty}
-    found = []
-    for text, path in paths.items():
-        if text not in absent:
-            checkpoint = checkpoint_of(names[text], text, FolderPlace(path), trainer_state(path), None, steps)
-            assert checkpoint is not None
-            found.append((names[text], checkpoint))
+    names = {one.text: one for one in checkpoint_names(dict.fromkeys([*paths, *(known or ())]), steps, source)}
+    found, missing = [], []
+    for text, read in names.items():
+        path = home / text
+        if why := _fault(path, None if known is None else known.get(text)):
+            missing.append(Missing(name=text, update=read.step, why=why, lost=text in (known or ())))
+        elif checkpoint := checkpoint_of(read, text, FolderPlace(path), trainer_state(path), None, steps):
+            found.append((read, checkpoint))
     notes, main = _main(root, [checkpoint for _, checkpoint in found], steps)
-    return branched(name, found, main, choice, source, missing=tuple(empty), notes=tuple(notes))
+    return branched(name, found, main, choice, source, missing=tuple(missing), notes=tuple(notes))
 
 
-def _changed(path: Path, files: Mapping[str, str]) -> str:
-    """How a checkpoint differs from what its training wrote; "" if its weights and configuration do not."""
+def _fault(path: Path, written: Mapping[str, str] | None) -> str:
+    """Why a folder holds no checkpoint, or how it differs from what its training has `written`; "" if neither."""
+    if is_adapter_folder(path):
+        return _ADAPTED
     if not path.is_dir():
         return "its training saved it, but it no longer exists"
+    if not ((path / _CONFIG).is_file() and weight_paths(path)):
+        return "its folder holds no config.json and weights"
     found = {file.name: file.sha256 for file in FolderPlace(path).weight_files()}
-    found |= {_CONFIG: file_digest(path / _CONFIG)} if (path / _CONFIG).is_file() else {}
-    for name, written in files.items():
-        if (name == _CONFIG or name.endswith(WEIGHTS)) and found.get(name) != written:
+    found[_CONFIG] = file_digest(path / _CONFIG)
+    for name, digest in (written or {}).items():
+        if (name == _CONFIG or name.endswith(WEIGHTS)) and found.get(name) != digest:
             return f"{name} is {'not what its training wrote (another checksum)' if name in found else 'gone'}"
     return ""
 
