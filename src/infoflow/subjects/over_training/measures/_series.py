@@ -283,9 +283,11 @@ def _fault(path: Path, written: Mapping[str, str] | None) -> str:
         return "its training saved it, but it no longer exists"
     if not ((path / _CONFIG).is_file() and weight_paths(path)):
         return "its folder holds no config.json and weights"
+    if not written:
+        return ""
     found = {file.name: file.sha256 for file in FolderPlace(path).weight_files()}
     found[_CONFIG] = file_digest(path / _CONFIG)
-    for name, digest in (written or {}).items():
+    for name, digest in written.items():
         if (name == _CONFIG or name.endswith(WEIGHTS)) and found.get(name) != digest:
             return f"{name} is {'not what its training wrote (another checksum)' if name in found else 'gone'}"
     return ""

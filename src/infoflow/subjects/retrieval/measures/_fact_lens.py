@@ -106,12 +106,12 @@ def fact_lens(
     half = half_of_entities(world)
     facts = sampled_facts(world, _FACTS, [fact for fact in world.facts if fact.entity in half])
     readings = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts, seed=seed)
-    parts = [_mask_states(reader, readings.inputs(one)) for one in readings.available if readings.has(one)]
+    read = (readings.inputs(one) for one in readings.available if readings.has(one))
+    parts = [states_at(reader, one, one.masks)[:, torch.from_numpy(one.masks >= 0)] for one in read]
     if sentences := world.language_sentences(_SENTENCES):
         parts.append(states_of(reader, *_masked(sentences, tokenizer, limit_of(reader), seed))[:, :, 0])
     states = torch.cat(parts, dim=1).to(reader.device)
-    read = readout(load_model(reader))
-    return fit_tuned_lens(read, _batches(states, training, seed), training)
+    return fit_tuned_lens(readout(load_model(reader)), _batches(states, training, seed), training)
 
 
 def lens_answers(
@@ -127,10 +127,6 @@ def lens_answers(
             logits = head(rows if lens is None else lens(rows, layer))
             found.append(choice_log_probabilities_at_masks(logits, inputs))
     return np.stack(found)
-
-
-def _mask_states(reader: PreTrainedModel, inputs: FactInputs) -> Tensor:
-    return states_at(reader, inputs, inputs.masks)[:, torch.from_numpy(inputs.masks >= 0)]
 
 
 def _masked(sentences: list[list[str]], tokenizer: Any, limit: int, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:

@@ -22,7 +22,7 @@ from infoflow.models import Numbers
 #
 # Sources: [@guu2020realm], [@lewis2020rag]; RAG's own reader is BART, whose question has no mask.
 
-_UNSUPERVISED = -100  # as in `objectives`, which this package must not import
+UNSUPERVISED = -100  # as in `objectives`, which this package must not import
 
 
 class Targets(NamedTuple):
@@ -119,7 +119,7 @@ def written(
 
 
 def _in_order(labels: Tensor) -> Targets:
-    chosen = labels != _UNSUPERVISED
+    chosen = labels != UNSUPERVISED
     rank = chosen.cumsum(dim=1) - 1  # index of a masked token among its query's targets
     num = chosen.sum(dim=1, keepdim=True)
     query, place = chosen.nonzero(as_tuple=True)
