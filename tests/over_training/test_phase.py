@@ -86,7 +86,6 @@ def test_verdicts_without_a_time() -> None:
     assert phase(STEPS, flat, 0.1).verdict == "no change"
     assert math.isnan(phase(STEPS, flat, 0.1).t50)
     assert phase(STEPS, np.ones(len(STEPS)), 0.1).verdict == "no change"
-    assert phase(STEPS, logistic(0.5)(STEPS), 0.01, minimum=2).verdict == "no change"
     unfinished = phase(STEPS, STEPS / UPDATES, 0.01)
     assert unfinished.verdict == "unfinished"
     early = phase(STEPS, np.where(STEPS > 0, 1.0, 0.0), 0.01)

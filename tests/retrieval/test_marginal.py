@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.retrieval import document_posterior, marginal_log_likelihood, rescore_hypotheses, retrieval_utility
+from infoflow.retrieval import document_posterior, marginal_log_likelihood, rescore_hypotheses
 
 SCORES = torch.tensor([[1.2, 0.3, -0.5]], dtype=torch.float64)
 TOKENS = torch.tensor([[[0.9, 0.4], [0.1, 0.8], [0.2, 0.3]]], dtype=torch.float64).log()
@@ -50,12 +50,6 @@ def test_reference_posterior(level, wanted):
 def test_reference_without_the_null_passage(level, wanted):
     there = torch.tensor([[True, True, False]])
     assert marginal_log_likelihood(SCORES, TOKENS, level, there).item() == pytest.approx(wanted, abs=1e-6)
-
-
-def test_reference_utility():
-    assert retrieval_utility(SCORES, TOKENS)[0].tolist() == pytest.approx([1.791759, 0.287682, 0], abs=1e-6)
-    assert retrieval_utility(SCORES, TOKENS, "marginal").item() == pytest.approx(1.442534, abs=1e-6)
-    assert retrieval_utility(SCORES, TOKENS, null=0)[0, 0] == 0
 
 
 def test_reference_rag():

@@ -1,6 +1,6 @@
 """A run's tables over training, the clocks of their checkpoints, and lines over them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -71,10 +71,9 @@ class CheckpointTables:
     def series(self, frame: pd.DataFrame) -> list[Series]:
         return self.models.present(frame)
 
-    def each(self, frame: pd.DataFrame) -> Iterator[tuple[Series, pd.DataFrame]]:
+    def each(self, frame: pd.DataFrame) -> list[tuple[Series, pd.DataFrame]]:
         """Each series (model) of the page that has rows in `frame`, with these rows."""
-        for series in self.series(frame):
-            yield series, frame[frame["series"] == series.key]
+        return self.models.each(frame)
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], values: Iterable[str] = ("value",)) -> pd.DataFrame:

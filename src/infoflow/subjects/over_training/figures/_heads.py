@@ -73,13 +73,9 @@ def _heads(course: CheckpointTables) -> Drawn | None:
     roles = ranked(spans)
     thinned = any(len(grid.updates) > _MOST_STEPS for grid in grids)
     grids = [replace(grid, updates=_thin(grid.updates)) for grid in grids]
-    live = {
-        "statistics": [
-            {name: getattr(one, name) for name in _FACTS} | {"top": float(f"{one.top:.3g}")} for one in statistics
-        ],
-        "roles": roles,
-        "grids": [_payload(grid, rows, statistics, spans, roles) for grid in grids],
-    }
+    facts = [{name: getattr(one, name) for name in _FACTS} | {"top": float(f"{one.top:.3g}")} for one in statistics]
+    drawn = [_payload(grid, rows, statistics, spans, roles) for grid in grids]
+    live = {"statistics": facts, "roles": roles, "grids": drawn}
     turnover = turnover_panels(course)
     measured = [f"{name}{SUFFIX}" for name in HEAD_TABLES if name in course]
     return Drawn(

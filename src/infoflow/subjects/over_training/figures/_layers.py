@@ -207,18 +207,16 @@ def _group(course: CheckpointTables, measure: LayerMeasure) -> PanelGroup:
     ends = (float(rows["value"].min()), float(rows["value"].max()))
     title = f"{kind.label}{f' ({kind.unit})' if kind.unit else ''}"
     profile = layer_profile(course.axis, rows, ends, title, color_of(course.series(rows)))
+    cells = [
+        Panel(spec=layer_cells(course.axis, own, ends, kind.unit), title=series.label)
+        for series, own in course.each(rows)
+    ]
     return PanelGroup(
         id=kind.id,
         label=kind.label,
         note=kind.asks,
         scale=(number(ends[0]), f"{number(ends[1])}{measure.unit}"),
-        panels=[
-            *(
-                Panel(spec=layer_cells(course.axis, own, ends, kind.unit), title=series.label)
-                for series, own in course.each(rows)
-            ),
-            Panel(spec=profile, title="By layer, at the chosen checkpoint"),
-        ],
+        panels=[*cells, Panel(spec=profile, title="By layer, at the chosen checkpoint")],
     )
 
 

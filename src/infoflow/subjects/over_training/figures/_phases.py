@@ -76,7 +76,6 @@ def _text(own: pd.DataFrame) -> str:
 
 
 def curve_name(row: Any) -> str:
-    """Name of a curve and its table."""
     return f"{row.curve} · {str(row.table).replace('_', ' ')}"
 
 
@@ -143,12 +142,9 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame) -> dic
 
 def _change(axis: TimeAxis, row: Any, height: int) -> list[Layer]:
     """An area from a tenth to nine tenths of the change, its middle, and the adjacent checkpoints."""
+    times = f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}"
     around = f"{short(row.t50_before)} to {short(row.t50_after)}"
-    stated = {
-        "stated": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}",
-        "around": around,
-        "verdict": row.stated,
-    }
+    stated = {"stated": times, "around": around, "verdict": row.stated}
     base = axis.placed(pd.DataFrame([{**{name: getattr(row, name) for name in _AT}, **stated}]), row.series, **_AT)
     half, ink = {"x": axis.channel("t50"), "y": Constant(0), "y2": Constant(height)}, {"color": "var(--ink)"}
     upright = {"y": Constant(height - 4), "y2": Constant(height + 4), "strokeWidth": 1.6}

@@ -82,13 +82,10 @@ def _group(course: CheckpointTables, table: pd.DataFrame, name: str, gain_panels
     words = _TITLES[name]
     y = amount("y", "value", f"{words} (nats)", (min(low, 0.0), high * 1.03), ticks=5)
     kinds = list(dict.fromkeys(table.sort_values(["order", "line"])["line"]))
-    panels = [
-        Panel(
-            spec=course_lines(course, own, y, "value:Q|nats|.3f", kinds, **_LOOK),  # type: ignore[arg-type]
-            title=f"{series.label}: n-grams",
-        )
-        for series, own in course.each(table)
-    ]
+    panels = []
+    for series, own in course.each(table):
+        chart = course_lines(course, own, y, "value:Q|nats|.3f", kinds, **_LOOK)  # type: ignore[arg-type]
+        panels.append(Panel(spec=chart, title=f"{series.label}: n-grams"))
     id = "-".join(re.findall("[a-z]+", words.lower()))
     return PanelGroup(id=id, label=words, note=f"n-grams: {words}.", scale=("", ""), panels=[*panels, *gain_panels])
 

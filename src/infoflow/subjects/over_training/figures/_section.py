@@ -175,22 +175,9 @@ ORDER = DeclaredFigure(
 # The section over training: a slider through the checkpoints, and the figures that follow it.
 
 _FIGURES = (
-    LOSS,
-    PHASES_FIGURE,
-    ORDER,
-    LAYERS,
-    CURVES,
-    TIMES,
-    ALLOCATION,
-    HEADS,
-    PRUNABLE,
-    AGREEMENT,
-    POSITIONS,
-    STAGES,
-    SOURCE,
-    FINDINGS,
-    COMPLAINTS,
-)
+    LOSS, PHASES_FIGURE, ORDER, LAYERS, CURVES, TIMES, ALLOCATION, HEADS, PRUNABLE, AGREEMENT, POSITIONS, STAGES,
+    SOURCE, FINDINGS, COMPLAINTS,
+)  # fmt: skip
 OVER_TRAINING = Section(
     id="over-training",
     claims=("time",),

@@ -187,9 +187,8 @@ def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         null_time = float("nan") if np.isnan(nulls).any() else normalised_convergence(steps, nulls).time
         own_times = {name: getattr(found, name) for name in ("time", "before", "after", "area")}
         row = own.iloc[0].to_dict()
-        times.append(
-            {**of_whole_course(row), **{name: row[name] for name in _CURVE}, "null_time": null_time, **own_times}
-        )
+        curve = {name: row[name] for name in _CURVE}
+        times.append({**of_whole_course(row), **curve, "null_time": null_time, **own_times})
     return (
         CONVERGENCE_OVER_TRAINING.conform(ordered.assign(normalised=normalised)),
         CONVERGENCE_TIME.conform(pd.DataFrame(times, columns=CONVERGENCE_TIME.column_names)),
@@ -254,13 +253,8 @@ def _mean_over_log_time(times: np.ndarray, values: np.ndarray) -> float:
 # Analysis of a model's whole training from the tables of its checkpoints.
 
 COURSE_TABLES: tuple[TableSchema, ...] = (
-    CONVERGENCE_OVER_TRAINING,
-    CONVERGENCE_TIME,
-    HEAD_ROLE_EVENTS,
-    ROLE_TURNOVER,
-    PHASES,
-    PHASE_CURVES,
-)
+    CONVERGENCE_OVER_TRAINING, CONVERGENCE_TIME, HEAD_ROLE_EVENTS, ROLE_TURNOVER, PHASES, PHASE_CURVES,
+)  # fmt: skip
 """Tables of `course_tables`."""
 
 

@@ -62,12 +62,6 @@ NGRAM_AGREEMENT = TableSchema(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Kind:
-    order: int
-    context: Direction
-
-
 class NgramAgreement(Intervention):
     r"""Divergences between the model and n-gram models of its training text, and its loss on texts drawn from them.
 
@@ -102,27 +96,24 @@ class NgramAgreement(Intervention):
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         sums = _Sums()
         for batch in scored_and_kept(reader, options, self.sentences, back=max(self.order - 1, 1)):
-            for kind, numbers, held in self._divergences(reader, batch):
+            for order, context, numbers, held in self._divergences(reader, batch):
                 for name, values in numbers.items():
-                    sums.add(kind, name, batch.blocks[held], *values)
+                    sums.add((order, context, name), batch.blocks[held], *values)
         if not sums.held:
             raise NothingToRead(f"no sentence of {reader.corpus.name} has a token to predict")
         highest = min(self.order, 2) if reader.model.task == "masked-lm" else self.order
         for order in range(1, highest + 1) if self.samples else ():
-            kind = _Kind(order=order, context="before")  # drawn from left to right
+            key = order, "before", "loss_on_samples"  # drawn from left to right
             for batch in drawn_tokens(reader, options, order, self.samples):
                 uniform = np.full(len(batch.labels), np.log(batch.log_chances.shape[1]))
-                sums.add(kind, "loss_on_samples", batch.blocks, batch.losses, uniform)
-        rows = [
-            {"order": kind.order, "context": kind.context, "measure": name, "corpus": reader.counted.name, **numbers}
-            for kind, name, numbers in sums.rows()
-        ]
+                sums.add(key, batch.blocks, batch.losses, uniform)
+        rows = [{"corpus": reader.counted.name, **row} for row in sums.rows()]
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _divergences(
         self, reader: Reader, batch: ScoredTokens
-    ) -> Iterator[tuple[_Kind, dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]]:
-        """For each kind of n-gram: each measure's values, the uniform model's, and the rows of the tokens."""
+    ) -> Iterator[tuple[int, Direction, dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]]:
+        """By order and context: each measure's values, those of the uniform model, and the rows of the tokens."""
         size, masked = batch.log_chances.shape[1], reader.model.task == "masked-lm"
         highest = min(self.order, 2) if masked else self.order
         directions: list[Direction] = ["before", "after"] if masked and highest > 1 else ["before"]
@@ -139,24 +130,25 @@ class NgramAgreement(Intervention):
                         "kl_from_ngram": (found.from_ngram[level][seen], found.from_ngram_uniform[level][seen]),
                         "kl_to_ngram": (found.to_ngram[level][seen], found.to_ngram_uniform[level][seen]),
                     }
-                    yield _Kind(order=level + 1, context=direction), numbers, rows[seen]
+                    yield level + 1, direction, numbers, rows[seen]
 
 
 class _Sums:
-    """Sums of values, of the uniform model's values, and counts, by bootstrap block."""
+    """Sums of values, of the uniform model's values, and counts, by bootstrap block, for order, context and measure."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[_Kind, str], np.ndarray] = {}
+        self.held: dict[tuple[int, str, str], np.ndarray] = {}
 
-    def add(self, kind: _Kind, name: str, blocks: np.ndarray, values: np.ndarray, uniform: np.ndarray) -> None:
-        sums = self.held.setdefault((kind, name), np.zeros((3, NUM_BLOCKS)))
+    def add(self, key: tuple[int, str, str], blocks: np.ndarray, values: np.ndarray, uniform: np.ndarray) -> None:
+        sums = self.held.setdefault(key, np.zeros((3, NUM_BLOCKS)))
         for row, weights in zip(sums, (values, uniform, None), strict=True):
             row += np.bincount(blocks, weights, NUM_BLOCKS)
 
-    def rows(self) -> Iterator[tuple[_Kind, str, dict[str, Any]]]:
-        for (kind, name), (values, uniform, counts) in self.held.items():
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for (order, context, measure), (values, uniform, counts) in self.held.items():
             if counts.any():
-                yield kind, name, ratio_estimate(values, counts, float(uniform.sum() / counts.sum()), scale="positive")
+                numbers = ratio_estimate(values, counts, float(uniform.sum() / counts.sum()), scale="positive")
+                yield {"order": order, "context": context, "measure": measure, **numbers}
 
 
 def drawn_tokens(reader: Reader, options: PassOptions, order: int, num: int) -> Iterator[ScoredTokens]:

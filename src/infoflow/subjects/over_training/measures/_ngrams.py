@@ -31,7 +31,7 @@ class _Order:
     over_types: Float[np.ndarray, " H"]  # Σ ln Q_n
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Divergences:
     """Divergences of the n-gram distribution Q and a model's P at each position, in nats; rows are orders, from 1."""
 
@@ -185,10 +185,7 @@ class NgramModel:
             found[1].append(own - reverse)
             found[2].append(information + np.log(self.size))
             found[3].append(-np.log(self.size) - over_types / self.size)
-        rows_of = [np.stack(one) for one in found]
-        return Divergences(
-            from_ngram=rows_of[0], to_ngram=rows_of[1], from_ngram_uniform=rows_of[2], to_ngram_uniform=rows_of[3]
-        )
+        return Divergences(*(np.stack(one) for one in found))
 
     def sample(
         self,

@@ -45,10 +45,10 @@ class Phase:
     delta_bic: float  # margin of the logistic over the best gradual curve
 
 
-def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Phase:
+def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> Phase:
     r"""When a curve over training changed, and whether abruptly.
 
-    Its levels are means of three points at each end. No change: below three standard errors, or `minimum`. Unfinished:
+    Its levels are means of three points at each end. No change: below three standard errors. Unfinished:
     one of the last three points is further from their mean than .1 of the change and two of its errors. Times are
     crossings of the isotonic fit over \(x = \log_2 t\). *Abrupt*: a logistic in x beats straight lines in x and t, a
     power and a relaxation by more than 6 in BIC, takes at most three doublings and a third of the training from t10 to
@@ -62,26 +62,25 @@ def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float 
         steps: Ascending, at least eight after step 0; step 0 counts only for the first level.
         values: At each step.
         sigma: Standard error of each value.
-        minimum: Smallest change that counts.
     """
     times, curve, errors = checked_phase(steps, values, sigma)
     start, end = curve[:_ENDS].mean(), curve[-_ENDS:].mean()
     change = end - start
     error = np.sqrt((errors[:_ENDS] ** 2).sum() + (errors[-_ENDS:] ** 2).sum()) / _ENDS
     levels = {"start": float(start), "end": float(end)}
-    if abs(change) < max(3 * error, minimum) or change == 0:
+    if abs(change) < 3 * error or change == 0:
         nothing = {"t10": _NONE, "t50": _NONE, "t90": _NONE, "width": np.nan, "share": np.nan, "delta_bic": np.nan}
         return Phase(verdict="no change", **levels, **nothing)
     later = times > 0
     t, y, sigmas = times[later], curve[later], errors[later]
     risen = _isotonic(np.log2(t), (y - start) / change, sigmas)
     t10, t50, t90 = (_crossing(t, risen, level) for level in (0.1, 0.5, 0.9))
-    fit = fit_logistic(np.log2(t), y, sigmas)
-    ends = 2 ** (fit.middle + fit.scale * np.log(9) * np.array([-1, 1]))
+    middle, scale, bic = fit_logistic(np.log2(t), y, sigmas)
+    ends = 2 ** (middle + scale * np.log(9) * np.array([-1, 1]))
     found = {
-        "width": float(2 * np.log(9) * fit.scale),
+        "width": float(2 * np.log(9) * scale),
         "share": float((ends[1] - ends[0]) / t[-1]),
-        "delta_bic": float(gradual_bic(t, y, sigmas) - fit.bic),
+        "delta_bic": float(gradual_bic(t, y, sigmas) - bic),
     }
     verdict: Verdict
     if not is_finished(curve, errors):
@@ -96,7 +95,6 @@ def phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float 
 
 
 def checked_phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, values and errors as arrays."""
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
     if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
@@ -131,17 +129,13 @@ def _crossing(t: np.ndarray, risen: np.ndarray, level: float) -> Crossing:
     return last_crossing(t, risen, level)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogisticFit:
-    r"""\(a' + d / (1 + e^{-(x - m) / \tau})\) over \(x = \log_2 t\)."""
+def fit_logistic(
+    x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]
+) -> tuple[float, float, float]:
+    r"""Middle m, scale τ (doublings) and BIC of the best \(a' + d / (1 + e^{-(x - m) / \tau})\) over \(x = \log_2 t\).
 
-    middle: float  # m
-    scale: float  # τ, doublings
-    bic: float
-
-
-def fit_logistic(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]) -> LogisticFit:
-    """The best fit over all middles and scales; the two levels have a closed form."""
+    The search is over all middles and scales; the two levels have a closed form.
+    """
     middles = np.linspace(x[0] - 1, x[-1] + 1, _MIDDLES)
     scales = np.geomspace(_NARROWEST, _WIDEST_SCALE, _SCALES)
     m, tau = (grid.ravel() for grid in np.meshgrid(middles, scales))
@@ -159,7 +153,7 @@ def fit_logistic(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: 
         found = min(
             found, (float(best.fun), float(best.x[0]), float(np.clip(np.exp(best.x[1]), _NARROWEST, _WIDEST_SCALE)))
         )
-    return LogisticFit(middle=found[1], scale=found[2], bic=found[0] + 4 * np.log(len(x)))
+    return found[1], found[2], found[0] + 4 * float(np.log(len(x)))
 
 
 def gradual_bic(t: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]) -> float:
@@ -233,13 +227,7 @@ def change_points(
         most: Maximum number of phases, 1 to 4.
         penalty: Penalty for each phase instead of 3 ln N.
     """
-    times, curve = checked_curve(steps, values)
-    errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
-    if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
-        raise UserError(
-            f"Change points need finite values at {LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
-            f"{int((times > 0).sum())} steps, errors from {errors.min():g}. Add checkpoints."
-        )
+    times, curve, errors = checked_phase(steps, values, sigma)
     if not 1 <= most <= _MOST:
         raise UserError(f"most must lie in 1..{_MOST} phases. Got {most}.")
     later = times > 0

@@ -129,22 +129,17 @@ def _each(curves: _Curves, frame: pd.DataFrame | None) -> Iterator[tuple[str, pd
     """The name and the rows of each curve; names are unique in this table."""
     if frame is None or not {"value", "replicates", *curves.where, *curves.by} <= set(frame.columns):
         return
-    chosen = np.all(
-        [frame[column] == wanted for column, wanted in curves.where.items()] or [[True] * len(frame)], axis=0
-    )
-    rows: pd.DataFrame = frame.loc[chosen]
+    rows = frame
+    for column, wanted in curves.where.items():
+        rows = rows.loc[rows[column] == wanted]
     if not curves.by:
         yield from [(curves.name, rows)] if len(rows) else []
         return
     unnamed = [name for name in curves.by if f"{{{name}" not in curves.name and len(set(rows[name])) > 1]
     for _, own in rows.groupby(list(curves.by), sort=False):
         first = own.iloc[0]
-        yield (
-            ", ".join(
-                [curves.name.format(**first[list(curves.by)].to_dict()), *(str(first[name]) for name in unnamed)]
-            ),
-            own,
-        )
+        name = curves.name.format(**first[list(curves.by)].to_dict())
+        yield ", ".join([name, *(str(first[column]) for column in unnamed)]), own
 
 
 def _curve(curves: _Curves, name: str, own: pd.DataFrame) -> PhaseCurve | None:

@@ -86,15 +86,7 @@ _SHARE = 0.25  # share of the change from end to end that a mere overshoot does 
 
 def phases(curves: Iterable[PhaseCurve], warmup: float = float("nan")) -> pd.DataFrame:
     """`PHASES` for the curves of one model (`phase_curves`), with the last update of the warm-up, if known."""
-    rows = [
-        {
-            **of_whole_course(curve.rows.iloc[0].to_dict()),
-            "table": curve.table,
-            "curve": curve.name,
-            **_columns(curve, warmup),
-        }
-        for curve in curves
-    ]
+    rows = [of_whole_course(curve.rows.iloc[0].to_dict()) | _columns(curve, warmup) for curve in curves]
     return PHASES.conform(pd.DataFrame(rows, columns=PHASES.column_names))
 
 
@@ -103,7 +95,7 @@ def _columns(curve: PhaseCurve, warmup: float) -> dict[str, Any]:
     turned = turning(curve.steps, curve.values, curve.errors)
     names = [f"{name}{side}" for name in (*_TIMES, *_OF_TURNS) for side in ("", "_before", "_after")]
     unknown = dict.fromkeys([*names, "t50_tokens", "width", "share", "delta_bic", "extremum"], np.nan)
-    levels = {"first": found.start, "last": found.end}  # `start` names a model
+    levels = {"table": curve.table, "curve": curve.name, "first": found.start, "last": found.end}
     if turned is not None:
         times = _crossings(turned, _OF_TURNS)
         return {**unknown, **levels, **times, "extremum": turned.value, "verdict": RETURNS, "at_warm_up": False}
@@ -134,12 +126,12 @@ def _crossings(found: Phase | Turning, names: Sequence[str]) -> dict[str, float]
     }
 
 
-def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Turning | None:
+def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> Turning | None:
     r"""The interior extremum furthest beyond the levels of both ends; None if the curve does not return.
 
     Levels and the extremum are means of three points, as in `phase`. The extremum counts if it lies beyond both ends by
-    more than 4 standard errors of the difference, a quarter of the change from end to end, and `minimum`. Errors are at
-    least the curve's own roughness, \(1.4826 \operatorname{median}|r_i|\), where \(r_i\) is the distance of a point
+    more than 4 standard errors of the difference and a quarter of the change from end to end. Errors are at least the
+    curve's own roughness, \(1.4826 \operatorname{median}|r_i|\), where \(r_i\) is the distance of a point
     from the straight line over \(\log_2 t\) between its neighbours, divided by its standard deviation for independent
     points: training noise exceeds the sampling error over sentences. Half-way times are crossings of the isotonic fit.
     (The thresholds are ours.)
@@ -153,7 +145,6 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
         steps: Ascending, at least eight after step 0, which counts only for the first level.
         values: At each step.
         sigma: Standard error of each value.
-        minimum: Smallest distance that counts.
     """
     times, curve, errors = checked_phase(steps, values, sigma)
     later = times > 0
@@ -164,7 +155,7 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
     beyond = np.stack([means - ends.max(), ends.min() - means])
     sign, place = np.unravel_index(beyond.argmax(), beyond.shape)
     spread = np.sqrt((error[place : place + _ENDS] ** 2).sum() + (error[-_ENDS:] ** 2).sum()) / _ENDS
-    least = max(_CLEAR * spread, _SHARE * abs(ends[1] - ends[0]), minimum)
+    least = max(_CLEAR * spread, _SHARE * abs(ends[1] - ends[0]))
     middle = int(place) + 1  # index of the middle one of the three points
     if beyond[sign, place] <= least or not _ENDS <= middle < len(t) - _ENDS:
         return None
@@ -276,13 +267,8 @@ def _of_curve(own: pd.DataFrame) -> dict[str, Any]:
 def _mean(times: np.ndarray) -> dict[str, float]:
     """The geometric mean, and Student's interval of the mean logarithm over seeds."""
     logs = np.log(times[np.isfinite(times) & (times > 0)])
-    if not len(logs):
-        return {"t50_mean": np.nan, "t50_low": np.nan, "t50_high": np.nan}
     ends = Interval(np.nan, np.nan)
     if len(logs) >= _LEAST_SEEDS:
         ends = interval_over_seeds([(seed,) for seed in range(len(logs))], logs)
-    return {
-        "t50_mean": float(np.exp(logs.mean())),
-        "t50_low": float(np.exp(ends.low)),
-        "t50_high": float(np.exp(ends.high)),
-    }
+    found = {"t50_mean": logs.mean() if len(logs) else np.nan, "t50_low": ends.low, "t50_high": ends.high}
+    return {name: float(np.exp(log)) for name, log in found.items()}

@@ -1,7 +1,6 @@
 """Location of a checkpoint: a local folder, or a revision on the hub that is fetched temporarily and in advance."""
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -35,48 +34,15 @@ class StoredFile:
     bytes: int
 
 
-class AbstractPlace(ABC):
-    """Location of one checkpoint's files."""
-
-    commit: str = ""  # hash of the commit in a repository; "": a folder
-
-    @property
-    @abstractmethod
-    def revision(self) -> str:
-        """The checkpoint's name on the hub; "" for a folder."""
-
-    @property
-    @abstractmethod
-    def is_here(self) -> bool:
-        """Whether nothing has to be fetched."""
-
-    @abstractmethod
-    def weight_files(self) -> tuple[StoredFile, ...]:
-        """The weight files with their checksums, without a download; () if there are none."""
-
-    @abstractmethod
-    def identity(self) -> str:
-        """Identity for results: weights, configuration and tokenizer, independent of the location."""
-
-    @abstractmethod
-    def opened(self, keep: bool = False) -> AbstractContextManager[Path]:
-        """A context with the folder, fetched if necessary; fetched files are removed afterwards, unless `keep`."""
-
-
 @final
 @dataclass(frozen=True, slots=True)
-class FolderPlace(AbstractPlace):
-    """A folder from `save_pretrained`."""
+class FolderPlace:
+    """A folder from `save_pretrained`; it has the members of a place on the hub."""
 
     folder: Path
-
-    @property
-    def revision(self) -> str:
-        return ""
-
-    @property
-    def is_here(self) -> bool:
-        return True
+    commit: ClassVar[str] = ""
+    revision: ClassVar[str] = ""
+    is_here: ClassVar[bool] = True
 
     def weight_files(self) -> tuple[StoredFile, ...]:
         return tuple(_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in weight_paths(self.folder))
@@ -93,37 +59,45 @@ class FolderPlace(AbstractPlace):
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HubPlace(AbstractPlace):
+class HubPlace:
     """A commit of a repository; branches move, commits do not."""
 
     repository: str
-    commit: str
+    commit: str  # its hash
     listed: tuple[StoredFile, ...]  # as listed by the hub
     beside: tuple[StoredFile, ...] = ()  # files named in `BESIDE`
     branch: str = ""  # name of the revision in the cache
 
     @property
     def revision(self) -> str:
+        """The checkpoint's name on the hub."""
         return f"{self.repository}@{self.branch or self.commit}"
 
     @property
     def is_here(self) -> bool:
+        """Whether nothing has to be fetched."""
         kept = snapshot_folder(self.repository, self.commit)
         return bool(self.listed) and all((kept / file.name).exists() for file in self.listed)
 
     def weight_files(self) -> tuple[StoredFile, ...]:
+        """The weight files with their checksums, without a download; () if there are none."""
         return self.listed
 
     def identity(self) -> str:
+        """Identity for results: weights, configuration and tokenizer, independent of the location."""
         return _identity(self.listed, self.beside)
 
     def opened(self, keep: bool = False) -> AbstractContextManager[Path]:
+        """A context with the folder, fetched if necessary; fetched files are removed afterwards, unless `keep`."""
         return _Fetched(self, keep, _FETCHED)
 
     def state(self) -> TrainerState:
         """The record of the checkpoint's training, fetched on demand."""
         with _Fetched(self, False, (TRAINER_STATE,)) as folder:
             return trainer_state(folder)
+
+
+Place = FolderPlace | HubPlace  # location of one checkpoint's files
 
 
 def _identity(weights: Iterable[StoredFile], beside: Iterable[StoredFile]) -> str:
@@ -249,16 +223,16 @@ class Ahead:
     """
 
     def __init__(self, keep: bool = False) -> None:
-        self._waiting, self._keep = list[AbstractPlace](), keep
+        self._waiting, self._keep = list[Place](), keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch")
-        self._next: tuple[AbstractPlace, AbstractContextManager[Path], Future[Path]] | None = None
+        self._next: tuple[Place, AbstractContextManager[Path], Future[Path]] | None = None
 
-    def expect(self, places: Sequence[AbstractPlace]) -> None:
+    def expect(self, places: Sequence[Place]) -> None:
         """Announce the places that will be opened, in this order."""
         self._waiting = list(places)
 
     @contextmanager
-    def opened(self, place: AbstractPlace) -> Iterator[Path]:
+    def opened(self, place: Place) -> Iterator[Path]:
         """The place's folder; meanwhile the next one is fetched."""
         opened, folder = self._taken(place)
         try:
@@ -279,7 +253,7 @@ class Ahead:
                 opened.__exit__(None, None, None)
         self._thread.shutdown()
 
-    def _taken(self, place: AbstractPlace) -> tuple[AbstractContextManager[Path], Path]:
+    def _taken(self, place: Place) -> tuple[AbstractContextManager[Path], Path]:
         if place in self._waiting:
             del self._waiting[: self._waiting.index(place) + 1]
         if self._next and self._next[0] == place:

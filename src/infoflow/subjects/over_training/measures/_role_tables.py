@@ -116,37 +116,28 @@ def _clocks(tables: Mapping[str, pd.DataFrame]) -> dict[int, dict[Hashable, Any]
 
 def _listed(found: RoleEvents) -> list[dict[str, Any]]:
     initial = [{"event": "initial", "before": 0, "after": 0, "open": False}] if found.initial else []
-    named = [("birth", found.births), ("death", found.deaths)]
-    return initial + [
-        {"event": name, "before": one.before, "after": one.after, "open": one.open}
-        for name, ones in named
-        for one in ones
-    ]
+    named = [*(("birth", one) for one in found.births), *(("death", one) for one in found.deaths)]
+    later = [{"event": name, "before": one.before, "after": one.after, "open": one.open} for name, one in named]
+    return initial + later
 
 
-def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> list[tuple[int, dict[str, Any]]]:
+def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
     """The columns of `ROLE_TURNOVER` for one role, by update; both frames are (update, head)."""
     sets, values, heads = held.to_numpy(), scores.reindex_like(held).to_numpy(dtype=float), held.shape[1]
-    rows = []
     for at, update in enumerate(held.index):
         previous = _shared(sets[at], sets[at - 1]) if at else (np.nan, np.nan)
         final = _shared(sets[at], sets[-1])
-        rows.append(
-            (
-                int(update),
-                {
-                    "size": int(sets[at].sum()),
-                    "heads": heads,
-                    "jaccard_previous": previous[0],
-                    "expected_previous": previous[1],
-                    "jaccard_final": final[0],
-                    "expected": final[1],
-                    "rank_previous": _rank(values[at], values[at - 1]) if at else np.nan,
-                    "rank_final": _rank(values[at], values[-1]),
-                },
-            )
-        )
-    return rows
+        row = {
+            "size": int(sets[at].sum()),
+            "heads": heads,
+            "jaccard_previous": previous[0],
+            "expected_previous": previous[1],
+            "jaccard_final": final[0],
+            "expected": final[1],
+            "rank_previous": _rank(values[at], values[at - 1]) if at else np.nan,
+            "rank_final": _rank(values[at], values[-1]),
+        }
+        yield int(update), row
 
 
 def _shared(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from infoflow.foundation import UserError, file_digest
 from infoflow.models import is_adapter_folder
@@ -19,7 +20,7 @@ from ._checkpoint_names import (
     listed,
     trainer_state,
 )
-from ._places import WEIGHTS, AbstractPlace, FolderPlace, weight_paths
+from ._places import WEIGHTS, FolderPlace, Place, weight_paths
 
 MAIN = "main"
 
@@ -30,7 +31,7 @@ class SuiteCheckpoint:
 
     name: str  # name of its folder or revision
     update: int
-    place: AbstractPlace
+    place: Place
     tokens: float = math.nan
     named: int | None = None  # the step in its name; None: it has none
     by_hand: bool = False  # the user specified its update
@@ -66,7 +67,7 @@ class CheckpointSeries:
         return known if known >= last else last
 
 
-def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, state: TrainerState,
+def checkpoint_of(name: CheckpointName | None, text: str, place: Place, state: TrainerState,
                   suite: PublicSuite | None, by_hand: Mapping[str, int]) -> SuiteCheckpoint | None:  # fmt: skip
     """A checkpoint at its recorded update, or else at the update in its name; None if neither is known.
 
@@ -93,11 +94,31 @@ def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, 
     )
 
 
-def in_stages(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]]) -> list[list[SuiteCheckpoint]]:
-    """One series, or one for each branch ("ingredient") of a later stage; stages are ordered by their tokens."""
+def branched(
+    name: str,
+    found: Sequence[tuple[CheckpointName, SuiteCheckpoint]],
+    more: Sequence[SuiteCheckpoint],
+    choice: str,
+    source: str,
+    **facts: Any,
+) -> list[CheckpointSeries]:
+    """One series, or one for each branch ("ingredient") of a later stage; stages are ordered by their tokens.
+
+    Each also has the checkpoints in `more`; `facts` are further fields of the series.
+    """
     stages = sorted({name.stage for name, _ in found})
     branches = sorted({name.ingredient for name, _ in found if name.ingredient}) or [0]
-    return [_one_axis([pair for pair in found if pair[0].ingredient in (0, branch)], stages) for branch in branches]
+    of_branch = [
+        _one_axis([pair for pair in found if pair[0].ingredient in (0, branch)], stages) for branch in branches
+    ]
+    return [
+        CheckpointSeries(
+            name=name if len(branches) == 1 else f"{name}-ingredient{number}",
+            checkpoints=tuple(chosen([*own, *more], choice, source)),
+            **facts,
+        )
+        for number, own in enumerate(of_branch, start=1)
+    ]
 
 
 def _one_axis(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]], stages: Sequence[int]) -> list[SuiteCheckpoint]:
@@ -177,11 +198,8 @@ def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[C
                 else "Give the folder that holds them, or a name on the model hub with @all."
             )
         )
-    return [
-        series
-        for name, home in homes.items()
-        for series in _series(name, home, _root(folder, home), choice, steps, str(folder))
-    ]
+    found = [_series(name, home, _root(folder, home), choice, steps, str(folder)) for name, home in homes.items()]
+    return [series for own in found for series in own]
 
 
 def _homes(folder: Path) -> dict[str, Path]:
@@ -195,20 +213,20 @@ def _homes(folder: Path) -> dict[str, Path]:
 def _of_run(run: Path) -> dict[str, Path]:
     """The training folders with the checkpoints of a study's models, by the models' published names."""
     published = {
-        _digests(path.parent): str(path.parent.relative_to(run / "models"))
+        _digests(FolderPlace(path.parent)): str(path.parent.relative_to(run / "models"))
         for path in sorted((run / "models").rglob(_CONFIG), reverse=True)
     }
     found = {}
     for trained in _subfolders(run / "work" / "training"):
         for home in (trained / name for name in _INSIDE):
             if any(_is_checkpoint(path) for path in _subfolders(home)):
-                found[published.get(_digests(trained / "model"), trained.name)] = home
+                found[published.get(_digests(FolderPlace(trained / "model")), trained.name)] = home
                 break
     return dict(sorted(found.items()))
 
 
-def _digests(folder: Path) -> tuple[str, ...]:
-    return tuple(file.sha256 for file in FolderPlace(folder).weight_files())
+def _digests(place: Place) -> tuple[str, ...]:
+    return tuple(file.sha256 for file in place.weight_files())
 
 
 def _name(folder: Path) -> str:
@@ -245,76 +263,55 @@ def _series(
     }
     if unknown := [each for each in steps if each not in (*paths, MAIN)]:
         raise UserError(f"--steps names no checkpoint in {source}: {unknown[0]}. There are: {', '.join(paths)}.")
-    names = {read.text: read for read in checkpoint_names(dict.fromkeys([*paths, *(known or ())]), steps, source)}
-    empty = [
-        Missing(
-            name=text,
-            update=names[text].step,
-            why=_ADAPTED if is_adapter_folder(path) else "its folder holds no config.json and weights",
-            lost=text in (known or ()),
-        )
-        for text, path in paths.items()
-        if is_adapter_folder(path) or not ((path / _CONFIG).is_file() and weight_paths(path))
-    ]
-    empty += [
-        Missing(name=text, update=names[text].step, why=fault, lost=True)
-        for text, files in (known or {}).items()
-        if text not in {each.name for each in empty} and (fault := _changed(home / text, files))
-    ]
-    absent = {each.name for each in empty}
-    found = []
-    for text, path in paths.items():
-        if text not in absent:
-            checkpoint = checkpoint_of(names[text], text, FolderPlace(path), trainer_state(path), None, steps)
-            assert checkpoint is not None
-            found.append((names[text], checkpoint))
+    names = {one.text: one for one in checkpoint_names(dict.fromkeys([*paths, *(known or ())]), steps, source)}
+    found, missing = [], []
+    for text, read in names.items():
+        path = home / text
+        if why := _fault(path, None if known is None else known.get(text)):
+            missing.append(Missing(name=text, update=read.step, why=why, lost=text in (known or ())))
+        elif checkpoint := checkpoint_of(read, text, FolderPlace(path), trainer_state(path), None, steps):
+            found.append((read, checkpoint))
     notes, main = _main(root, [checkpoint for _, checkpoint in found], steps)
-    branches = in_stages(found)
-    return [
-        CheckpointSeries(
-            name=name if len(branches) == 1 else f"{name}-ingredient{number}",
-            checkpoints=tuple(chosen([*branch, *main], choice, source)),
-            missing=tuple(empty),
-            notes=notes,
-        )
-        for number, branch in enumerate(branches, start=1)
-    ]
+    return branched(name, found, main, choice, source, missing=tuple(missing), notes=tuple(notes))
 
 
-def _changed(path: Path, files: Mapping[str, str]) -> str:
-    """How a checkpoint differs from what its training wrote; "" if its weights and configuration do not."""
+def _fault(path: Path, written: Mapping[str, str] | None) -> str:
+    """Why a folder holds no checkpoint, or how it differs from what its training has `written`; "" if neither."""
+    if is_adapter_folder(path):
+        return _ADAPTED
     if not path.is_dir():
         return "its training saved it, but it no longer exists"
+    if not ((path / _CONFIG).is_file() and weight_paths(path)):
+        return "its folder holds no config.json and weights"
+    if not written:
+        return ""
     found = {file.name: file.sha256 for file in FolderPlace(path).weight_files()}
-    found |= {_CONFIG: file_digest(path / _CONFIG)} if (path / _CONFIG).is_file() else {}
-    for name, written in files.items():
-        if (name == _CONFIG or name.endswith(WEIGHTS)) and found.get(name) != written:
+    found[_CONFIG] = file_digest(path / _CONFIG)
+    for name, digest in written.items():
+        if (name == _CONFIG or name.endswith(WEIGHTS)) and found.get(name) != digest:
             return f"{name} is {'not what its training wrote (another checksum)' if name in found else 'gone'}"
     return ""
 
 
 def _main(
     root: Path | None, checkpoints: list[SuiteCheckpoint], steps: Mapping[str, int]
-) -> tuple[tuple[str, ...], list[SuiteCheckpoint]]:
+) -> tuple[list[str], list[SuiteCheckpoint]]:
     """The note on the model saved with the checkpoints, and the model if it is a separate checkpoint."""
-    if root is None:
-        return (), []
-    place = FolderPlace(root)
-    if any(
-        [file.sha256 for file in one.place.weight_files()] == [file.sha256 for file in place.weight_files()]
-        for one in checkpoints
-    ):
-        return (), []
-    name = checkpoint_names([MAIN], steps, str(root))[0] if MAIN in steps else None
-    checkpoint = checkpoint_of(name, MAIN, place, trainer_state(root), None, steps)
-    if checkpoint is None:
-        return (not_on_the_axis(str(root)),), []
-    return (), [checkpoint]
+    if root is None or any(_digests(one.place) == _digests(FolderPlace(root)) for one in checkpoints):
+        return [], []
+    return main_checkpoint(FolderPlace(root), trainer_state(root), steps, str(root))
 
 
-def not_on_the_axis(what: str) -> str:
-    """The note on a final model that is not one of the checkpoints."""
-    return (
+def main_checkpoint(
+    place: Place, state: TrainerState, steps: Mapping[str, int], what: str
+) -> tuple[list[str], list[SuiteCheckpoint]]:
+    """The final model as a checkpoint, or a note if it equals no checkpoint and its step is unknown."""
+    name = checkpoint_names([MAIN], steps, what)[0] if MAIN in steps else None
+    checkpoint = checkpoint_of(name, MAIN, place, state, None, steps)
+    if checkpoint is not None:
+        return [], [checkpoint]
+    note = (
         f"The model in {what} equals none of its checkpoints, and nothing says which step it is (it may be annealed, "
         f"averaged or tuned), so it is left out. If it is one: --steps {MAIN}=STEP"
     )
+    return [note], []

@@ -35,16 +35,7 @@ def check_series(series: Sequence[WeighedCheckpoint], missing: Sequence[Missing]
     Checkpoints with an error are left out of the following checks: an outlier affects the distances of its neighbours.
     """
     ordered = in_order(series)
-    gaps = [
-        CheckRow(
-            name=one.name,
-            update=one.update,
-            check="K12",
-            level="error" if one.lost else "warning",
-            message=f"{one.name}: {one.why}",
-        )
-        for one in missing
-    ]
+    gaps = [row(one, "K12", "error" if one.lost else "warning", f"{one.name}: {one.why}") for one in missing]
     rows = content_checks(ordered, gaps)
     left = without(ordered, rows)
     rows += [*_twins(left), *_shards(left)]
@@ -137,11 +128,8 @@ def _shards(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
             rows.append(row(group[0], "K2", "note", f"{len(group)} checkpoints share {name}: is that part frozen?"))
             continue
         owner = _owner(group, series) or group[-1]
-        rows += [
-            row(one, "K2", "error", f"{name} of {one.name} is that of {owner.name}", other=owner)
-            for one in group
-            if one is not owner
-        ]
+        rest = [one for one in group if one is not owner]
+        rows += [row(one, "K2", "error", f"{name} of {one.name} is that of {owner.name}", other=owner) for one in rest]
     return rows
 
 
@@ -173,11 +161,8 @@ def _owner(group: Sequence[WeighedCheckpoint], series: Sequence[WeighedCheckpoin
 def content_checks(series: Sequence[WeighedCheckpoint], missing: Sequence[CheckRow] = ()) -> list[CheckRow]:
     """K7, K8, K9, K11, and unreadable checkpoints."""
     read = [one for one in series if one.weight is not None]
-    unread = [
-        row(one, "K9", "error", f"{one.name} cannot be read: {one.fault}")
-        for one in series
-        if one.fault or not one.weight
-    ]
+    faulty = [one for one in series if one.fault or not one.weight]
+    unread = [row(one, "K9", "error", f"{one.name} cannot be read: {one.fault}") for one in faulty]
     return [*missing, *unread, *_numbers(read), *_configurations(read), *_keys(read), *_steps(series)]
 
 
@@ -200,8 +185,6 @@ def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 def _configurations(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K8: a configuration entry or tokenizer that differs from most other checkpoints."""
-    if not series:
-        return []
     rows = []
     names = dict.fromkeys(name for one in series for name in _config(one))
     for name in names:
@@ -243,8 +226,6 @@ def _padding_only(one: WeighedCheckpoint, other: WeighedCheckpoint) -> bool:
 
 def _keys(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """K9: tensors that most other checkpoints have, or lack. Missing ones are not initialised at random."""
-    if not series:
-        return []
     sets = {one.name: frozenset(_tensors(one).shapes) for one in series}
     usual = _usual(list(sets.values()))
     rows = []

@@ -26,12 +26,12 @@ from ._series import (
     CheckpointSeries,
     Missing,
     SuiteCheckpoint,
+    branched,
     checkpoint_of,
     chosen,
     folder_series,
-    in_stages,
     is_choice,
-    not_on_the_axis,
+    main_checkpoint,
 )
 
 _LISTED = 8
@@ -39,52 +39,29 @@ _LISTED = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Revision:
-    name: str  # name of the branch or tag, or of the repository if there are several
-    place: HubPlace | None  # None: missing
+    place: HubPlace | None = None
     state: TrainerState = TrainerState()  # noqa: RUF009 (frozen)
+    why_missing: str = ""
 
 
 def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
     """The series of one repository; `choice` is the part after the @."""
+    listed_by_name = [] if is_choice(choice) else choice.split(",")
+    suite, source = public_suite(repository), f"{repository}@{choice}"
     with patient_hub():
         listed = _listing(repository)
-        wanted = choice.split(",") if not is_choice(choice) else [name for name in listed.commits if name != MAIN]
-        suite = public_suite(repository)
         if is_choice(choice):
-            names, notes = _readable(wanted, steps, repository)
-            names = _preselected(names, choice, repository)
+            names, notes = _readable([name for name in listed.commits if name != MAIN], steps, repository)
+            names = _preselected(names, choice, source)
         else:
-            names, notes = checkpoint_names([name for name in wanted if name != MAIN], steps, repository), []
+            names, notes = checkpoint_names([name for name in listed_by_name if name != MAIN], steps, repository), []
         revisions = {name.text: listed.revision(name.text) for name in names}
-        main = [] if choice and not is_choice(choice) and MAIN not in wanted else _main(listed, revisions, steps)
-    found = [
-        (name, checkpoint)
-        for name in names
-        if (checkpoint := _checkpoint(name, revisions[name.text], suite, steps)) is not None
-    ]
-    missing = [
-        Missing(name=name.text, update=name.step, why=listed.why_missing(name.text))
-        for name in names
-        if revisions[name.text].place is None
-    ]
-    if main == [None]:
-        notes.append(not_on_the_axis(repository))
-    notes += _doubtful(suite, repository, revisions)
-    kept = [one for one in main if one is not None]
+        more, main = _main(listed, revisions, steps) if is_choice(choice) or MAIN in listed_by_name else ([], [])
+    found, missing = _found(names, revisions, suite, steps)
     missing += _gaps(suite, [*(name.step for name in names)], choice)
-    branches = in_stages(found)
-    return [
-        CheckpointSeries(
-            name=repository if len(branches) == 1 else f"{repository}-ingredient{number}",
-            checkpoints=tuple(
-                chosen([*branch, *kept], choice if is_choice(choice) else "all", f"{repository}@{choice}")
-            ),
-            missing=tuple(missing),
-            suite=suite,
-            notes=tuple(notes),
-        )
-        for number, branch in enumerate(branches, start=1)
-    ]
+    notes += [*more, *_doubtful(suite, repository, revisions)]
+    facts = {"missing": tuple(missing), "suite": suite, "notes": tuple(notes)}
+    return branched(repository, found, main, choice if is_choice(choice) else "all", source, **facts)
 
 
 def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, int]) -> list[CheckpointSeries]:
@@ -92,18 +69,12 @@ def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, 
     names = checkpoint_names(repositories, steps, source)
     suite = public_suite(repositories[0])
     with patient_hub():
-        listings = {name.text: _listing(name.text, required=False) for name in names}
-        revisions = {text: listing.revision(MAIN) for text, listing in listings.items()}
-    checkpoints = [_checkpoint(name, revisions[name.text], suite, steps) for name in names]
-    missing = [
-        Missing(name=name.text, update=name.step, why=listings[name.text].why_missing(MAIN))
-        for name in names
-        if revisions[name.text].place is None
-    ]
+        revisions = {name.text: _listing(name.text, required=False).revision(MAIN) for name in names}
+    found, missing = _found(names, revisions, suite, steps)
     return [
         CheckpointSeries(
             name=re.sub(r"[-_](step|checkpoint)?[-_]?$", "", source.partition("{")[0]),
-            checkpoints=tuple(chosen([one for one in checkpoints if one is not None], "all", source)),
+            checkpoints=tuple(chosen([one for _, one in found], "all", source)),
             missing=tuple(missing),
             suite=suite,
         )
@@ -121,48 +92,49 @@ def _readable(
             f"{repository} has no revisions besides {MAIN}. For one checkpoint: infoflow analyze {repository}"
         )
     names_listed = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
-    notes = (
-        [f"Revisions of {repository} without a step in their name (--steps NAME=STEP) are left out: {names_listed}."]
-        if odd
-        else []
-    )
-    return checkpoint_names([name for name in wanted if name not in odd], steps, repository), notes
+    note = f"Revisions of {repository} without a step in their name (--steps NAME=STEP) are left out: {names_listed}."
+    names = checkpoint_names([name for name in wanted if name not in odd], steps, repository)
+    return names, [note] if odd else []
 
 
-def _preselected(names: list[CheckpointName], choice: str, repository: str) -> list[CheckpointName]:
+def _preselected(names: list[CheckpointName], choice: str, source: str) -> list[CheckpointName]:
     """Select names by their steps, before any revision's files are requested."""
     if len({name.stage for name in names}) > 1:
         return names
-    stand_ins = {
-        name.text: SuiteCheckpoint(
-            name=name.text, update=name.step, place=HubPlace(repository="", commit="", listed=())
-        )
-        for name in names
-    }
-    kept = {one.name for one in chosen(stand_ins.values(), choice, f"{repository}@{choice}")}
+    nowhere = HubPlace(repository="", commit="", listed=())
+    stand_ins = [SuiteCheckpoint(name=name.text, update=name.step, place=nowhere) for name in names]
+    kept = {one.name for one in chosen(stand_ins, choice, source)}
     return [name for name in names if name.text in kept]
 
 
-def _checkpoint(
-    name: CheckpointName, revision: _Revision, suite: PublicSuite | None, steps: Mapping[str, int]
-) -> SuiteCheckpoint | None:
-    if revision.place is None:
-        return None
-    return checkpoint_of(name, name.text, revision.place, revision.state, suite, steps)
+def _found(
+    names: Iterable[CheckpointName],
+    revisions: Mapping[str, _Revision],
+    suite: PublicSuite | None,
+    steps: Mapping[str, int],
+) -> tuple[list[tuple[CheckpointName, SuiteCheckpoint]], list[Missing]]:
+    """The checkpoints of the revisions by these names, and the missing ones."""
+    found, missing = [], []
+    for name in names:
+        one = revisions[name.text]
+        if one.place is None:
+            missing.append(Missing(name=name.text, update=name.step, why=one.why_missing))
+        elif (checkpoint := checkpoint_of(name, name.text, one.place, one.state, suite, steps)) is not None:
+            found.append((name, checkpoint))
+    return found, missing
 
 
 def _main(
     listed: "_Listing", revisions: Mapping[str, _Revision], steps: Mapping[str, int]
-) -> list[SuiteCheckpoint | None]:
-    """The checkpoint `main`; [] if it is missing or one of the revisions, [None] if its step is unknown."""
+) -> tuple[list[str], list[SuiteCheckpoint]]:
+    """The checkpoint `main` unless it is missing or one of the revisions, or a note if its step is unknown."""
     main = listed.revision(MAIN)
     if main.place is None or any(
         each.place is not None and (each.place.commit == main.place.commit or each.place.listed == main.place.listed)
         for each in revisions.values()
     ):
-        return []
-    name = checkpoint_names([MAIN], steps, listed.repository)[0] if MAIN in steps else None
-    return [checkpoint_of(name, MAIN, main.place, main.state, None, steps)]
+        return [], []
+    return main_checkpoint(main.place, main.state, steps, listed.repository)
 
 
 def _doubtful(suite: PublicSuite | None, repository: str, names: Iterable[str]) -> list[str]:
@@ -181,11 +153,8 @@ def _gaps(suite: PublicSuite | None, steps: Sequence[int], choice: str) -> list[
     if suite is None or not suite.steps or not (choice == "all" or ".." in choice):
         return []
     first, last = (int(end) for end in choice.split("..")) if ".." in choice else (0, suite.steps[-1])
-    return [
-        Missing(name=f"step{step}", update=step, why=f"{suite.name} should have it")
-        for step in suite.steps
-        if first <= step <= last and step not in steps
-    ]
+    absent = [step for step in suite.steps if first <= step <= last and step not in steps]
+    return [Missing(name=f"step{step}", update=step, why=f"{suite.name} should have it") for step in absent]
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
@@ -199,25 +168,16 @@ class _Listing:
 
     def revision(self, name: str) -> _Revision:
         commit = self.commits.get(name) or (name if re.fullmatch(r"[0-9a-f]{40}", name) else None)
-        if commit is None:
-            return _Revision(name=name, place=None)
         look = _cached_files if self.offline else _hub_files
-        files, beside, noted = look(self.repository, commit)
-        if not files:
-            return _Revision(name=name, place=None)
-        place = HubPlace(
-            repository=self.repository,
-            commit=commit,
-            listed=files,
-            beside=beside,
-            branch="" if name == commit else name,
-        )
-        return _Revision(name=name, place=place, state=place.state() if noted else TrainerState())
-
-    def why_missing(self, name: str) -> str:
-        if self.offline:
-            return "it is not in the cache, and the hub cannot be reached"
-        return "it holds no weights" if name in self.commits else "there is no such revision"
+        files, beside, noted = ((), (), False) if commit is None else look(self.repository, commit)
+        if commit is None or not files:
+            why = "it holds no weights" if name in self.commits else "there is no such revision"
+            return _Revision(
+                why_missing="it is not in the cache, and the hub cannot be reached" if self.offline else why
+            )
+        branch = "" if name == commit else name
+        place = HubPlace(repository=self.repository, commit=commit, listed=files, beside=beside, branch=branch)
+        return _Revision(place=place, state=place.state() if noted else TrainerState())
 
 
 def _listing(repository: str, required: bool = True) -> _Listing:

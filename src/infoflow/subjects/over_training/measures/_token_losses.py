@@ -106,7 +106,6 @@ def scored_tokens(reader: Reader, options: PassOptions, sentences: int | None, b
 
 
 def predicted(scorer: SentenceScorer, batch: ScoredBatch, back: int) -> ScoredTokens:
-    """One batch's predictions."""
     with torch.inference_mode():
         logits = scorer.logits(batch)
         logs = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)

@@ -62,14 +62,6 @@ TRANSLATION_STAGES = TableSchema(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Lexicon:
-    """Statistics learned from the training pairs once, for all checkpoints."""
-
-    aligner: WordAligner
-    ranks: dict[str, int]  # frequency rank of each target word, from 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Translated:
     """Sentences with their references and outputs, as words."""
 
@@ -83,7 +75,7 @@ class Translated:
         return block_of(self.sentence_ids)
 
 
-_LEXICONS: dict[Hashable, _Lexicon] = {}
+_LEXICONS: dict[Hashable, tuple[WordAligner, dict[str, int]]] = {}
 _HELD = 2
 
 
@@ -117,7 +109,7 @@ class TranslationStages(Intervention):
         references = as_model_writes(reader.model, [str(one.translation) for one in sentences])
         outputs = translate(reader.model, [one.text for one in sentences], beams=1)
         ids = reader.corpus.content_ids[rows]
-        lexicon = _lexicon(reader.counted, self.pairs, reader.seed)
+        aligner, ranks = _lexicon(reader.counted, self.pairs, reader.seed)
         words = Translated(
             sources=[words_of(one.text) for one in sentences],
             references=[words_of(text) for text in references],
@@ -127,14 +119,15 @@ class TranslationStages(Intervention):
         found = [
             *_lm_rows(reader, outputs, references, words.blocks),
             *_similarity_rows(outputs, references, words.blocks),
-            *word_rows(words, lexicon.aligner, lexicon.ranks),
-            *order_rows(words, lexicon.aligner, reader.seed),
+            *word_rows(words, aligner, ranks),
+            *order_rows(words, aligner, reader.seed),
         ]
         blank = {"n": _NO_ORDER, "rank_bin": ""}
         return pd.DataFrame([blank | row for row in found], columns=self.table.column_names)
 
 
-def _lexicon(corpus: Corpus, pairs: int, seed: int) -> _Lexicon:
+def _lexicon(corpus: Corpus, pairs: int, seed: int) -> tuple[WordAligner, dict[str, int]]:
+    """The aligner and the frequency rank of each target word, learned from the training pairs once."""
     key = (corpus.digest, pairs, seed)
     if key not in _LEXICONS:
         while len(_LEXICONS) >= _HELD:
@@ -145,7 +138,7 @@ def _lexicon(corpus: Corpus, pairs: int, seed: int) -> _Lexicon:
         counts = Counter(word for _, target in words for word in target)
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         ranks = {word: rank for rank, word in enumerate(ranked, 1)}
-        _LEXICONS[key] = _Lexicon(aligner=WordAligner(words), ranks=ranks)
+        _LEXICONS[key] = WordAligner(words), ranks
     return _LEXICONS[key]
 
 

@@ -16,6 +16,7 @@ from infoflow.results import Column, TableSchema
 from infoflow.training import NOT_THE_SAME
 
 from ._places import StoredFile
+from ._series import Missing
 from ._weighing import Weight
 
 Level = Literal["note", "warning", "error"]
@@ -90,7 +91,7 @@ class SeriesChecks:
         return tuple(dict.fromkeys(row.name for row in self.rows if row.level == "error"))
 
 
-def row(one: WeighedCheckpoint, check: str, level: Level, message: str, value: float = math.nan,
+def row(one: WeighedCheckpoint | Missing, check: str, level: Level, message: str, value: float = math.nan,
         limit: float = math.nan, other: WeighedCheckpoint | None = None) -> CheckRow:  # fmt: skip
     return CheckRow(
         name=one.name,

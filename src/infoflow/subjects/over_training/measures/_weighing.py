@@ -175,9 +175,8 @@ def _config(folder: Path) -> dict[str, Any]:
 def _tokenizer(folder: Path) -> tuple[str, int]:
     present = {name: (folder / name).read_bytes() for name in _TOKENIZERS if (folder / name).is_file()}
     if "tokenizer.json" not in present:
-        return (digest({name: hashlib.sha256(data).hexdigest() for name, data in present.items()}), 0) if present else (
-            "", 0
-        )  # fmt: skip
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in present.items()}
+        return (digest(hashes) if present else ""), 0
     try:
         entries = json.loads(present["tokenizer.json"])
         size = len(entries["model"]["vocab"])

@@ -191,11 +191,8 @@ def weight_change(
         UserError: The models have different shapes.
     """
     weights = _matrices(model)
-    others = {
-        name: _matrices(other)
-        for name, other in (("initial", initial), ("previous", previous), ("final", final))
-        if other is not None
-    }
+    given = {"initial": initial, "previous": previous, "final": final}
+    others = {name: _matrices(other) for name, other in given.items() if other is not None}
     for name, other in others.items():
         _require_same_shapes(model.name, weights, name, other)
     ranks = {name: effective_rank(matrix) for name, matrix in weights.items()}
@@ -222,11 +219,8 @@ def effective_rank(matrix: Tensor) -> float:
 
 def _matrices(model: Model) -> dict[str, Tensor]:
     """Every matrix of the model once, by its first name."""
-    return {
-        name: parameter.detach().cpu().float()
-        for name, parameter in model.module.named_parameters()
-        if parameter.dim() > 1
-    }
+    named = model.module.named_parameters()
+    return {name: parameter.detach().cpu().float() for name, parameter in named if parameter.dim() > 1}
 
 
 def _require_same_shapes(name: str, weights: dict[str, Tensor], which: str, other: dict[str, Tensor]) -> None:

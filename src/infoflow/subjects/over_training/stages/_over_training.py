@@ -1,12 +1,10 @@
 """`over_training`: every table at every checkpoint of an external training, after its checkpoints are checked."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from infoflow.engine import Engine
 from infoflow.flow import is_first, wait_for_all
@@ -215,18 +213,13 @@ class _Following:
                 for at, checkpoint in enumerate(left):
                     stage = self.made.measure(one, left, at, ahead)
                     places[one.name, checkpoint.name] = by_key.setdefault(stage.key, stage)
-            by_key = self._share(by_key)
+            keys = list(by_key)  # in the order of checkpoints
+            if self.shard is not None:
+                by_key = {keys[at]: by_key[keys[at]] for at in of_shard(len(keys), self.shard)}
             if not references:  # at most two revisions are held
                 ahead.expect([stage.weighing.checkpoint.place for stage in by_key.values() if not stage.is_done()])
             self._run(by_key, "Over training")
         return places
-
-    def _share(self, stages: dict[str, MeasureSuiteCheckpoint]) -> dict[str, MeasureSuiteCheckpoint]:
-        """The stages of this shard, in the order of checkpoints."""
-        if self.shard is None:
-            return stages
-        keys = list(stages)
-        return {keys[at]: stages[keys[at]] for at in of_shard(len(keys), self.shard)}
 
     def _to_measure(self, series: CheckpointSeries) -> list[SuiteCheckpoint]:
         weighed = all(one.is_done() for one in self._weighings(series))
@@ -268,32 +261,24 @@ class _Following:
             measured = self._weighings(one)
             parts.append(series_rows(one, measured, checks, left_out))
             times = clocks(one, checks)
-            parts += [
-                stages[one.name, each.checkpoint.name].rows(
-                    subject_of(one, measured, each), times[each.checkpoint.name]
-                )
-                for each in measured
-                if each.checkpoint.name not in left_out and (one.name, each.checkpoint.name) in stages
-            ]
+            for each in measured:
+                name = each.checkpoint.name
+                if name not in left_out and (one.name, name) in stages:
+                    parts.append(stages[one.name, name].rows(subject_of(one, measured, each), times[name]))
             warnings += _check_texts(one, checks, left_out)
         tables = stacked(parts)
-        courses = stacked(self._courses(tables))
-        tables = {name: frame for name, frame in tables.items() if name != f"{CONVERGENCE.name}{SUFFIX}"}
-        self._write_tables(tables | courses, schemas | {schema.name: schema for schema in COURSE_TABLES})
-        self._describe(stages, clock, warnings)
-        write_report(self.run)
-
-    def _courses(self, tables: Part) -> Iterator[Part]:
-        measured = measured_over_training(tables)
+        courses, measured = list[Part](), measured_over_training(tables)
         for one in self.series:
             own = {name: frame[frame["model"] == one.name] for name, frame in measured.items()}
-            yield course_tables(own)
-
-    def _write_tables(self, tables: Mapping[str, pd.DataFrame], schemas: Mapping[str, TableSchema]) -> None:
+            courses.append(course_tables(own))
+        tables = {name: frame for name, frame in tables.items() if name != f"{CONVERGENCE.name}{SUFFIX}"}
+        schemas |= {schema.name: schema for schema in COURSE_TABLES}
         if not self.request.check:
             self.run.tables.clear()
-        for name, frame in tables.items():
+        for name, frame in (tables | stacked(courses)).items():
             self.run.tables.write(frame, schemas[name])
+        self._describe(stages, clock, warnings)
+        write_report(self.run)
 
     def _describe(
         self, stages: Mapping[tuple[str, str], MeasureSuiteCheckpoint], clock: WallClock, warnings: Sequence[str]

@@ -26,7 +26,7 @@ from infoflow.studies._result_cache import Part, ResultCache, Schemas
 from infoflow.studies._run import without_notes
 from infoflow.studies.stages._measure import MEASURED, LoadedOnce, MeasureExternal, described
 from infoflow.studies.stages._stage import AbstractStage
-from infoflow.training import CHECKPOINTS, CLOCKS, Clock, over_training
+from infoflow.training import CHECKPOINTS, CLOCKS, NOT_THE_SAME, Clock, over_training
 
 from ..measures import (
     CHECKPOINT_CHECKS,
@@ -254,15 +254,11 @@ def _seen(series: CheckpointSeries, weighing: WeighCheckpoint) -> WeighedCheckpo
 
 def clocks(series: CheckpointSeries, checks: SeriesChecks) -> dict[str, Clock]:
     """Position of each checkpoint in the training, by its name."""
-    return {
-        one.name: Clock(
-            update=one.update,
-            tokens=one.tokens,
-            progress=one.update / max(1, series.updates),
-            **({"same_as": checks.same_as[one.name]} if one.name in checks.same_as else {}),
-        )
-        for one in series.checkpoints
-    }
+    times = {}
+    for one in series.checkpoints:
+        progress, same = one.update / max(1, series.updates), checks.same_as.get(one.name, NOT_THE_SAME)
+        times[one.name] = Clock(update=one.update, tokens=one.tokens, progress=progress, same_as=same)
+    return times
 
 
 def subject_of(
@@ -283,17 +279,10 @@ def series_rows(
 ) -> Part:
     """The rows of `checkpoints` and `checkpoint_checks`."""
     times, by_name = clocks(series, checks), {one.checkpoint.name: one for one in measured}
-    checkpoints = [
-        {
-            **subject_of(series, measured, one).keys(),
-            **times[one.checkpoint.name].columns(),
-            **_facts(one),
-            "skipped": math.nan,
-            "excluded": one.checkpoint.name in left_out,
-        }
-        for one in measured
-    ]
-    rows = []
+    checkpoints, rows = [], []
+    for one in measured:
+        keys = {**subject_of(series, measured, one).keys(), **times[one.checkpoint.name].columns()}
+        checkpoints.append({**keys, **_facts(one), "skipped": math.nan, "excluded": one.checkpoint.name in left_out})
     for row in checks.rows:
         one = by_name.get(row.name)
         clock = times[row.name] if one else Clock(update=row.update, progress=row.update / max(1, series.updates))

@@ -102,15 +102,11 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
     Pretrained readers (`read_updates`) are no control: passages help them even before training on this world.
     """
-    return {
-        name: Reading(
-            (*reading.tables, _ABLE),
-            partial(_unless_able, function=reading.function),
-            reading.first_layer,
-            reading.optional + 1,
-        )
-        for name, reading in untrained(reads).items()
-    }
+    found = {}
+    for name, reading in untrained(reads).items():
+        function = partial(_unless_able, function=reading.function)
+        found[name] = Reading((*reading.tables, _ABLE), function, reading.first_layer, reading.optional + 1)
+    return found
 
 
 def seeds_and_start(reads: Mapping[str, Reading], *sides: Any) -> tuple[Control, Control]:

@@ -129,14 +129,10 @@ _R4_READS = _r4_reads(RETRIEVE_LEARNED)
     learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )
 def r4(curves: Curves) -> list[Condition]:
+    name = "{} of the reader with passages minus those of the closed-book one, best layer"
     probes = [
-        exceeds(
-            f"{name} of the reader with passages minus those of the closed-book one, best layer",
-            curves[f"reader {what}"] - curves[f"closed {what}"],
-            POINT,
-            "score",
-        )
-        for what, name in (("structure", "trees"), ("relations", "labels of words"))
+        exceeds(name.format(scores), curves[f"reader {what}"] - curves[f"closed {what}"], POINT, "score")
+        for what, scores in (("structure", "trees"), ("relations", "labels of words"))
     ]
     loss = curves["reader loss"] - curves["closed loss"]
     return [*probes, stays_below("loss on sentences of language, minus that of the closed-book reader", loss, 0.0, "")]

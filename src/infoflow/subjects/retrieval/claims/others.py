@@ -83,21 +83,11 @@ def r15(curves: Curves) -> list[Condition]:
     """
     without, with_it = curves["traced"][:, :1], curves["traced"][:, 1:]
     more = curves["object"] - TIMES * curves["subject"]
+    effect = "effect of the subject's last token with a document, divided by the effect without one"
+    lost = f"answers lost without mask→object, minus {TIMES} times those lost without mask→subject"
     return [
-        stays_below(
-            "effect of the subject's last token with a document, divided by the effect without one",
-            with_it / without,
-            RATIO,
-            "",
-            published=0.19,
-            alone=False,
-        ),
-        exceeds(
-            f"answers lost without mask→object, minus {TIMES} times those lost without mask→subject",
-            more,
-            0.0,
-            "share",
-        ),
+        stays_below(effect, with_it / without, RATIO, "", published=0.19, alone=False),
+        exceeds(lost, more, 0.0, "share"),
     ]
 
 
@@ -136,23 +126,12 @@ def r16(curves: Curves) -> list[Condition]:
     (on trained facts, since only these can be answered from memory).
     """
     more = curves["right"][:, 2:] - curves["right"][:, 1:2]
+    heads = curves["copying"][:, :1]
+    share = {"unit": "share of heads", "bounds": SHARE, "of": int(curves["copying"][0, 1])}
+    lost = "right answers lost without the quarter that copy most, minus those without random heads"
     return [
-        stays_below(
-            "share of heads with a copy score of .1 or more",
-            curves["copying"][:, :1],
-            FEW,
-            "share of heads",
-            bounds=SHARE,
-            of=int(curves["copying"][0, 1]),
-            alone=False,
-            published=0.05,
-        ),
-        exceeds(
-            "right answers lost without the quarter that copy most, minus those without random heads",
-            more,
-            LEAST,
-            "share",
-        ),
+        stays_below("share of heads with a copy score of .1 or more", heads, FEW, **share, alone=False, published=0.05),
+        exceeds(lost, more, LEAST, "share"),
     ]
 
 
@@ -183,11 +162,8 @@ def random_heads(curves: dict) -> dict:
 def r17(curves: Curves) -> list[Condition]:
     """If fewer than `KNOWN` are correct without a document, there is no memory that removing heads could destroy."""
     lost = {name: one[:, :1] - one[:, 1:2] for name, one in curves.items()}
-    return [
-        exceeds(
-            "right answers lost with the document minus those without", lost["gold"] - lost["none"], _R17_LEAST, "share"
-        )
-    ]
+    name = "right answers lost with the document minus those without"
+    return [exceeds(name, lost["gold"] - lost["none"], _R17_LEAST, "share")]
 
 
 _R18_RATIO, RIGHT = 0.5, 0.2
@@ -259,14 +235,9 @@ def r19(curves: Curves) -> list[Condition]:
     documents also cost most accuracy on the facts that the model knows best.
     """
     rare, common = (curves[f"reader {weight}"] - curves[f"closed {weight}"] for weight in (RARE, COMMON))
+    name = "gain in right answers by retrieval, rarest facts minus most frequent ones"
     return [
-        exceeds(
-            "gain in right answers by retrieval, rarest facts minus most frequent ones",
-            rare - common,
-            0.0,
-            "share",
-            alone=False,
-        ),
+        exceeds(name, rare - common, 0.0, "share", alone=False),
         exceeds("gain on the rarest facts", rare, 0.0, "share"),
     ]
 

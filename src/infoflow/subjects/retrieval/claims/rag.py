@@ -133,16 +133,9 @@ _R8_READS: dict[str, Reading] = {
     learned=(RETRIEVE_FROZEN, RETRIEVE_LEARNED),
 )
 def r8(curves: Curves) -> list[Condition]:
-    return [
-        exceeds(
-            f"right answers, learned minus frozen retriever, {facts} facts",
-            curves[f"learned {facts}"] - curves[f"frozen {facts}"],
-            0.0,
-            "share",
-            published=0.028,
-        )
-        for facts in (TRAINED, HELD_OUT)
-    ]
+    name = "right answers, learned minus frozen retriever, {} facts"
+    gaps = {facts: curves[f"learned {facts}"] - curves[f"frozen {facts}"] for facts in (TRAINED, HELD_OUT)}
+    return [exceeds(name.format(facts), gap, 0.0, "share", published=0.028) for facts, gap in gaps.items()]
 
 
 FALL = 0.02
@@ -169,23 +162,11 @@ def r20(curves: Curves) -> list[Condition]:
     few = [0, (token.shape[1] - 1) // 2]
     falls = token[:, few] - token[:, -1:]
     names = [f"step {step}" for step in range(1, steps.shape[1] + 1)]
+    more = "right answers with more passages minus those with fewer, sequence model"
+    fewer = "right answers with few passages minus those with most, token model"
     return [
-        exceeds(
-            "right answers with more passages minus those with fewer, sequence model",
-            steps,
-            -FALL,
-            "share",
-            names,
-            alone=False,
-        ),
-        exceeds(
-            "right answers with few passages minus those with most, token model",
-            falls,
-            FALL,
-            "share",
-            ["the fewest", "the middle number"],
-            over="any",
-        ),
+        exceeds(more, steps, -FALL, "share", names, alone=False),
+        exceeds(fewer, falls, FALL, "share", ["the fewest", "the middle number"], over="any"),
     ]
 
 

@@ -67,14 +67,10 @@ _R1_READS = _reads({facts: knows(RETRIEVE_LEARNED, facts, OWN, weight=weight) fo
 )
 def r1(curves: Curves) -> list[Condition]:
     """The source's closed-book model is larger and of another kind; here both use the same reader."""
+    name = "right answers with passages minus those of the closed-book reader, {}"
     return [
-        exceeds(
-            f"right answers with passages minus those of the closed-book reader, {name}",
-            curves[facts] - curves[f"{facts} closed"],
-            limit,
-            "share",
-        )
-        for facts, name, limit in ((HELD_OUT, "facts held out", LEAST), (TRAINED, "rarest facts", 0.0))
+        exceeds(name.format(what), curves[facts] - curves[f"{facts} closed"], limit, "share")
+        for facts, what, limit in ((HELD_OUT, "facts held out", LEAST), (TRAINED, "rarest facts", 0.0))
     ]
 
 
@@ -101,9 +97,7 @@ _R6_READS = _r6_reads(RETRIEVE_LEARNED, OWN)
     controls=(
         Control(name="untrained model", reads=untrained(_R6_READS)),
         Control(
-            name="closed-book reader",
-            reads=_r6_reads(CLOSED_BOOK, "none", ("edited", "as-trained")),
-            decisive=False,
+            name="closed-book reader", reads=_r6_reads(CLOSED_BOOK, "none", ("edited", "as-trained")), decisive=False
         ),
     ),
     minimum_seeds=1,
@@ -136,15 +130,8 @@ _R9_READS: dict[str, Reading] = {
 )
 def r9(curves: Curves) -> list[Condition]:
     """The controls mask as many tokens as salient spans do."""
-    return [
-        exceeds(
-            f"first passage right, salient spans masked minus {name}",
-            curves["salient"] - curves[name],
-            _R9_LEAST,
-            "share",
-        )
-        for name in OTHERS
-    ]
+    text = "first passage right, salient spans masked minus {}"
+    return [exceeds(text.format(name), curves["salient"] - curves[name], _R9_LEAST, "share") for name in OTHERS]
 
 
 _R10_LEAST = 0.05
@@ -188,14 +175,9 @@ _PUBLISHED = {"both": 0.008, "retriever": 0.021, "reader": 0.04}
 )
 def r11(curves: Curves) -> list[Condition]:
     """The names say which parts come from the trained model; the other parts start from their initial weights."""
+    name = "right answers, {} trained minus {} trained"
     return [
-        exceeds(
-            f"right answers, {one} trained minus {other} trained",
-            curves[one] - curves[other],
-            0.0,
-            "share",
-            published=_PUBLISHED[one],
-        )
+        exceeds(name.format(one, other), curves[one] - curves[other], 0.0, "share", published=_PUBLISHED[one])
         for one, other in pairwise(ORDER)
     ]
 

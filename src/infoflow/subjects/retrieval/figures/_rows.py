@@ -46,16 +46,11 @@ def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
     weights = sorted({int(one) for one in frame.loc[frame["facts"] == "trained", "weight"] if one > 0})
     named = {("trained", weight): f"{weight}×" for weight in weights}
     named |= {(kind, -1): label for kind, label in _KINDS.items()}
-    places = list(zip(frame["facts"].astype(str), frame["weight"].astype(int), strict=True))
-    keep = np.array([place in named for place in places], dtype=bool)
-    kept = [place for place in places if place in named]
+    places = zip(frame["facts"].astype(str), frame["weight"].astype(int), strict=True)
+    labels = np.array([named.get(place) for place in places], dtype=object)
+    own = frame.assign(exposure=labels)[pd.notna(labels)]
     order = {label: number for number, label in enumerate(named.values())}
-    labels = [named[place] for place in kept]
-    return (
-        frame[keep]
-        .assign(exposure=labels, place=[order[label] for label in labels])
-        .sort_values("place", kind="stable")
-    )
+    return own.assign(place=own["exposure"].map(order)).sort_values("place", kind="stable")
 
 
 def drawn(

@@ -116,23 +116,9 @@ EXAMPLES = DeclaredFigure(
 # The section on retrieval.
 
 _FIGURES = (
-    KNOWLEDGE_FIGURE,
-    BITS,
-    DEPTH,
-    MEMORY,
-    KNOCK_OUT,
-    HEADS,
-    ABLATION,
-    CONFLICT,
-    INDEX,
-    ANSWERS,
-    SCORES,
-    NULL,
-    TERMS,
-    ANSWERS_OVER_UPDATES,
-    REMOVAL,
-    EXAMPLES,
-)
+    KNOWLEDGE_FIGURE, BITS, DEPTH, MEMORY, KNOCK_OUT, HEADS, ABLATION, CONFLICT, INDEX, ANSWERS, SCORES, NULL, TERMS,
+    ANSWERS_OVER_UPDATES, REMOVAL, EXAMPLES,
+)  # fmt: skip
 _TABLES = tuple(dict.fromkeys(figure.tables[0] for figure in _FIGURES))
 RETRIEVAL = Section(
     id="retrieval",

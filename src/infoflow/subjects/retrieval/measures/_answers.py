@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, final
 
 import numpy as np
@@ -256,7 +257,7 @@ def reader_of(model: Any) -> Any:
 
 
 @final
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FactReadings:
     """A model, and the facts to test."""
 
@@ -269,11 +270,9 @@ class FactReadings:
     level: Level = "sequence"  # level at which passages are marginalised
     seed: int = 0  # seeds random documents
     passage_library: Library | None = None  # see `question_candidates`; None: a library is built for these facts
-    _found: QuestionCandidates | None = field(default=None, init=False)
 
     @property
     def reader(self) -> Any:
-        """The masked LM."""
         return reader_of(self.model)
 
     @property
@@ -319,10 +318,8 @@ class FactReadings:
                 inputs = self.inputs(document)
                 yield document, inputs, self.answers(document, inputs)
 
-    @property
+    @cached_property
     def found(self) -> QuestionCandidates:
         """What the model retrieves: from the given library, or from an index built now."""
-        if self._found is None:
-            options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed, "library": self.passage_library}
-            self._found = question_candidates(self.model, self.world, self.tokenizer, self.facts, **options)
-        return self._found
+        options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed, "library": self.passage_library}
+        return question_candidates(self.model, self.world, self.tokenizer, self.facts, **options)

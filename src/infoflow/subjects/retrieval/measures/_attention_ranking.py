@@ -17,7 +17,7 @@ from infoflow.heads import Head
 from infoflow.models import Model, evaluating
 from infoflow.representations import spearman_rows
 
-from ..models import Candidates, RetrievalModel, block_mean, document_posterior
+from ..models import Candidates, RetrievalModel, block_mean, document_posterior, source_scores
 from ._answers import limit_of
 from ._evidence_heads import heads_by_copying, mask_attention, over_masks, random_heads
 from ._fact_reading import READ_KINDS, attention_shares, facts_of_kind, looked_at
@@ -163,7 +163,7 @@ def prior_scores(model: RetrievalModel | None, inputs: FactInputs, ids: np.ndarr
         return np.zeros(ids.shape)
     rows, mask = inputs.queries(model.device)
     with evaluating(model):
-        choice = Candidates.of(ids, _found_scores(model, rows, mask, ids), np.zeros(len(ids), dtype=bool))
+        choice = Candidates.of(ids, source_scores(model, rows, mask, ids), np.zeros(len(ids), dtype=bool))
         return model.logits(rows, mask, choice)[:, :-1].double().cpu().numpy()
 
 
@@ -181,21 +181,3 @@ def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
     logs = logits[rows, places.clamp(min=0)].double().log_softmax(dim=-1)
     logs = logs.gather(2, answers.clamp(min=0)[:, :, None])[:, :, 0]
     return torch.where(places >= 0, logs, 0.0).cpu().numpy()
-
-
-def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.ndarray) -> np.ndarray:
-    """The score that a source without trained scores gives each candidate; 0 if the source has no scores."""
-    library = model.passage_library
-    if model.source not in ("bm25", "frozen"):
-        return np.zeros(ids.shape)
-    if library is None:
-        raise UserError("A model that retrieves passages needs its library. Set model.passage_library first.")
-    if model.source == "bm25":
-        found = zip(library.words(rows), ids, strict=True)
-        return np.array([library.lexical.scores(words.tolist())[row] for words, row in found], dtype=float)
-    retriever = model.retriever
-    assert retriever is not None
-    queries = retriever.queries(rows, mask)
-    distinct, places = np.unique(ids, return_inverse=True)
-    vectors = library.vectors(retriever.passages, distinct.tolist())[places.reshape(ids.shape)]
-    return ((queries[:, None] * vectors).sum(dim=-1) / queries.shape[-1] ** 0.5).double().cpu().numpy()

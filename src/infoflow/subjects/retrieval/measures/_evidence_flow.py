@@ -24,6 +24,7 @@ from ._fact_reading import READ_KINDS, logits_of, looked_at, readings_by_kind, s
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
 from ._knock_out import (
     ALL_LAYERS,
+    NAMED,
     NOWHERE,
     at,
     forbidden_rows,
@@ -220,14 +221,7 @@ def _noise_at(tokens: np.ndarray, model: Model, inputs: FactInputs, seed: int) -
 
 def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
     """The noise moved to as many random words of each row, except subject, masks, object and words already noisy."""
-    left_out = [
-        TokenPart.PAD,
-        TokenPart.SPECIAL,
-        TokenPart.MASK,
-        TokenPart.SUBJECT,
-        TokenPart.EVIDENCE_SUBJECT,
-        TokenPart.EVIDENCE_OBJECT,
-    ]
+    left_out = [TokenPart.PAD, TokenPart.SPECIAL, *NAMED]
     moved = np.zeros_like(noise)
     for row, key in enumerate(question_keys(inputs)):
         noisy = noise[row].any(axis=1)

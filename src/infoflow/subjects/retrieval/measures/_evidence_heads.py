@@ -31,15 +31,7 @@ from ._fact_reading import (
     variant_answers,
 )
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
-from ._tables import (
-    EVERY_WEIGHT,
-    EVIDENCE_ABLATION,
-    EVIDENCE_HEADS,
-    fact_blocks,
-    fact_groups,
-    group_rows,
-    mean_of,
-)
+from ._tables import EVERY_WEIGHT, EVIDENCE_ABLATION, EVIDENCE_HEADS, fact_blocks, fact_groups, group_rows, mean_of
 
 GROUPS = ("evidence", "question", "special", "itself", "object")
 """Groups of keys, seen from the mask.
@@ -177,14 +169,10 @@ def object_tokens(inputs: FactInputs) -> np.ndarray:
     return np.where(said.any(axis=1, keepdims=True), said, same)
 
 
-def said_by_document(inputs: FactInputs) -> np.ndarray:
-    """The choice that the document states, (row,)."""
-    return inputs.others if inputs.document == "conflict" else inputs.answers
-
-
 def _batch_readings(model: Model, inputs: FactInputs) -> HeadReadings:
     logits, attention = mask_attention(model, inputs)
-    right = choice_log_probabilities(logits, inputs).argmax(axis=1) == said_by_document(inputs)
+    stated = inputs.others if inputs.document == "conflict" else inputs.answers  # by the document
+    right = choice_log_probabilities(logits, inputs).argmax(axis=1) == stated
     there_BJ = inputs.masks >= 0
     real_BS = inputs.attention_mask.astype(bool)
     keys = _keys(inputs)

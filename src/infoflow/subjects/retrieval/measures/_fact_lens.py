@@ -83,12 +83,7 @@ _SENTENCES = 600  # about a quarter of the training data, as in the model's trai
 
 
 def fact_lens(
-    reader: PreTrainedModel,
-    world: FactWorld,
-    tokenizer: Any,
-    *,
-    training: LensTraining | None = None,
-    seed: int = 0,
+    reader: PreTrainedModel, world: FactWorld, tokenizer: Any, *, training: LensTraining | None = None, seed: int = 0
 ) -> TunedLens:
     """A tuned lens at masks, for `knowledge_lens` and `knowledge_conflict`.
 
@@ -111,12 +106,12 @@ def fact_lens(
     half = half_of_entities(world)
     facts = sampled_facts(world, _FACTS, [fact for fact in world.facts if fact.entity in half])
     readings = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts, seed=seed)
-    parts = [_mask_states(reader, readings.inputs(one)) for one in readings.available if readings.has(one)]
+    read = (readings.inputs(one) for one in readings.available if readings.has(one))
+    parts = [states_at(reader, one, one.masks)[:, torch.from_numpy(one.masks >= 0)] for one in read]
     if sentences := world.language_sentences(_SENTENCES):
         parts.append(states_of(reader, *_masked(sentences, tokenizer, limit_of(reader), seed))[:, :, 0])
     states = torch.cat(parts, dim=1).to(reader.device)
-    read = readout(load_model(reader))
-    return fit_tuned_lens(read, _batches(states, training, seed), training)
+    return fit_tuned_lens(readout(load_model(reader)), _batches(states, training, seed), training)
 
 
 def lens_answers(
@@ -132,10 +127,6 @@ def lens_answers(
             logits = head(rows if lens is None else lens(rows, layer))
             found.append(choice_log_probabilities_at_masks(logits, inputs))
     return np.stack(found)
-
-
-def _mask_states(reader: PreTrainedModel, inputs: FactInputs) -> Tensor:
-    return states_at(reader, inputs, inputs.masks)[:, torch.from_numpy(inputs.masks >= 0)]
 
 
 def _masked(sentences: list[list[str]], tokenizer: Any, limit: int, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
@@ -185,12 +176,7 @@ _TASKS = ("accuracy", "control")
 
 
 def probe_rows(
-    reader: PreTrainedModel,
-    world: FactWorld,
-    tokenizer: Any,
-    *,
-    least: int = LEAST_FACTS,
-    seed: int = 0,
+    reader: PreTrainedModel, world: FactWorld, tokenizer: Any, *, least: int = LEAST_FACTS, seed: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Rows of `knowledge_lens` for linear probes at the mask and at the subject's last token, states 0..L.
 
@@ -256,11 +242,7 @@ def _split(facts: Sequence[Fact], half: frozenset[int]) -> dict[str, np.ndarray]
 
 
 def _trained(
-    states: np.ndarray,
-    labels: np.ndarray,
-    split: dict[str, np.ndarray],
-    objects: int,
-    seed: int,
+    states: np.ndarray, labels: np.ndarray, split: dict[str, np.ndarray], objects: int, seed: int
 ) -> TrainedProbes:
     num_sets, num_states = len(labels), states.shape[1]
     layer, of_set = (grid.ravel() for grid in np.meshgrid(np.arange(num_states), np.arange(num_sets), indexing="ij"))

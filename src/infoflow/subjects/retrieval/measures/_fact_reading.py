@@ -155,9 +155,7 @@ class AttentionShares(NamedTuple):
 
 
 def attention_shares(
-    weights: Float[np.ndarray, "..."],
-    chosen: Bool[np.ndarray, "..."],
-    real: Bool[np.ndarray, "..."] | None = None,
+    weights: Float[np.ndarray, "..."], chosen: Bool[np.ndarray, "..."], real: Bool[np.ndarray, "..."] | None = None
 ) -> AttentionShares:
     r"""Attention on the chosen tokens, absolute and relative to their share of the tokens.
 

@@ -80,12 +80,10 @@ class FactInputs:
         return (self.parts != TokenPart.PAD).astype(np.int64)
 
     def take(self, rows: np.ndarray) -> "FactInputs":
-        """The rows at these indices."""
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return FactInputs(document=self.document, facts=tuple(self.facts[row] for row in rows), **arrays)
 
     def batches(self, size: int) -> "list[FactInputs]":
-        """The rows in batches of at most `size`."""
         places = np.arange(len(self))
         return [self.take(places[start : start + size]) for start in range(0, len(self), size)]
 
@@ -99,12 +97,8 @@ class FactInputs:
 
     def tensors(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
         """Arguments of a BERT's forward pass."""
-        named = {
-            "input_ids": self.input_ids,
-            "attention_mask": self.attention_mask,
-            "token_type_ids": self.token_type_ids,
-        }
-        return {name: torch.from_numpy(array).to(device) for name, array in named.items()}
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        return {name: torch.from_numpy(getattr(self, name)).to(device) for name in names}
 
 
 _ARRAYS = ("input_ids", "token_type_ids", "parts", "masks", "candidates", "answers", "others")

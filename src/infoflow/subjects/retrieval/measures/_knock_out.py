@@ -89,7 +89,7 @@ def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
 # One token of each row: the last of a part of the question or evidence, or a random word as baseline.
 
 NOWHERE = -1
-_NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPart.EVIDENCE_OBJECT)
+NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPart.EVIDENCE_OBJECT)
 
 
 def last_token(inputs: FactInputs, part: TokenPart) -> np.ndarray:
@@ -104,7 +104,7 @@ def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool
 
     Special tokens, masks, the subject and its object are excluded; `purpose` and `seed` seed the draw.
     """
-    left_out = [TokenPart.PAD, TokenPart.SPECIAL, *_NAMED]
+    left_out = [TokenPart.PAD, TokenPart.SPECIAL, *NAMED]
     there = ~np.isin(inputs.parts, left_out)
     if of_passage:
         there &= np.isin(inputs.parts, EVIDENCE_PARTS)

@@ -157,17 +157,9 @@ def knowledge(
     Raises:
         UserError: A document is unknown or needs a `RetrievalModel`, or no fact is left.
     """
-    readings = FactReadings(
-        model=model,
-        world=world,
-        tokenizer=tokenizer,
-        facts=sampled_facts(world, most, _in_question(world, edited, reading, facts)),
-        edited=edited,
-        k=k,
-        level=level,
-        seed=seed,
-        passage_library=library,
-    )
+    chosen = sampled_facts(world, most, _in_question(world, edited, reading, facts))
+    options: Any = {"edited": edited, "k": k, "level": level, "seed": seed, "passage_library": library}
+    readings = FactReadings(model=model, world=world, tokenizer=tokenizer, facts=chosen, **options)
     rows = list[dict[str, Any]]()
     for document, inputs, logs in readings.read(_documents(readings, reading) if documents is None else documents):
         index = "edited" if edited else "as-trained"

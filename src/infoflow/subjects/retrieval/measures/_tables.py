@@ -192,20 +192,13 @@ RETRIEVAL_EXAMPLES = TableSchema(
     ),
 )
 EVIDENCE_TABLES = (
-    KNOWLEDGE,
-    KNOWLEDGE_CONFLICT,
-    KNOWLEDGE_LENS,
-    EVIDENCE_FLOW,
-    EVIDENCE_HEADS,
-    EVIDENCE_ABLATION,
-    ATTENTION_RANKING,
+    KNOWLEDGE, KNOWLEDGE_CONFLICT, KNOWLEDGE_LENS, EVIDENCE_FLOW, EVIDENCE_HEADS, EVIDENCE_ABLATION, ATTENTION_RANKING,
     RETRIEVAL_EXAMPLES,
-)
+)  # fmt: skip
 """All tables of this package."""
 
 
 def fact_blocks(facts: Sequence[Fact]) -> np.ndarray:
-    """The bootstrap block of each fact."""
     return block_of(np.array([hash64("fact", fact.number) >> 1 for fact in facts], dtype=np.int64))
 
 

@@ -40,8 +40,8 @@ from ._passages import Passages as Passages
 from ._passages import Shard as Shard
 from ._reader import Candidates
 from ._reader import RetrievalModel as RetrievalModel
-from ._reading import document_posterior, marginal_log_likelihood, num_positions, retrieval_utility
-from ._retrieval_anatomy import evidence_entry, fixed_choice, retrieval_anatomy
+from ._reading import document_posterior, marginal_log_likelihood, num_positions
+from ._retrieval_anatomy import evidence_entry, fixed_choice, retrieval_anatomy, source_scores
 from ._retriever import Retriever as Retriever
 from ._retriever import RetrieverConfig as RetrieverConfig
 from ._retriever import Tower, in_batch_loss, salient_spans, tower_copy

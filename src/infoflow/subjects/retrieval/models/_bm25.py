@@ -52,7 +52,6 @@ class TermStatistics:
 
     @property
     def mean_length(self) -> float:
-        """Mean number of terms per passage."""
         return self.num_terms / self.num_passages
 
     def rarity(self, term: Hashable) -> float:

@@ -166,10 +166,7 @@ def _sequence_logs(next_tokens: NextTokens, tokens: tuple[int, ...], limits: Sea
 
 
 def rescore_hypotheses(
-    prior: Numbers,
-    log_likelihoods: Numbers,
-    generated: Numbers,
-    decoding: Decoding = "thorough",
+    prior: Numbers, log_likelihoods: Numbers, generated: Numbers, decoding: Decoding = "thorough"
 ) -> Float[Tensor, " hypothesis"]:
     r"""\(p(y \mid x) = \sum_z \pi(z) \, p(y \mid x, z)\) of each hypothesis.
 

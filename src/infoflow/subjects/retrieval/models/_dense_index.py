@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ _PER_CENTROID = 39  # passages that faiss needs per centroid
 class HNSW:
     """A graph whose links lead to ever nearer passages: fast, but larger than the vectors themselves."""
 
+    name: ClassVar[str] = "hnsw"
+
     links: int = 32  # links per passage; twice as many on the lowest level
     build_width: int = 200  # candidates kept while a passage is added
     search_width: int = 256  # candidates kept in a search; recall@10 of unit vectors: 1.0; with 64: .90; with 16: .56
@@ -38,14 +40,12 @@ class HNSW:
     def __post_init__(self) -> None:
         _require_at_least(self, {"links": 2, "build_width": 1, "search_width": 1, "seed": 0})
 
-    @property
-    def name(self) -> str:
-        return "hnsw"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IVFPQ:
     """Passages listed by nearest centroid, each vector in a few bytes; for stores whose HNSW graph exceeds memory."""
+
+    name: ClassVar[str] = "ivf"
 
     lists: int | None = None  # None: 4 √n, but few enough for 39 passages per list
     probes: int | None = None  # lists to search; None: an eighth of them, at least 8
@@ -58,10 +58,6 @@ class IVFPQ:
         _require_at_least(self, {"lists": 1, "probes": 1, "parts": 1, "bits": 1, "candidates": 1, "seed": 0})
         if self.bits > 8:
             raise UserError(f"bits must be 1 to 8. Got {self.bits}.")
-
-    @property
-    def name(self) -> str:
-        return "ivf"
 
     def for_vectors(self, num: int, width: int) -> "IVFPQ":
         """The same settings, with default sizes replaced by those for this number of vectors.
@@ -208,9 +204,9 @@ class DenseIndex:
         self._set(vectors, backend)
         if self.is_approximate:
             assert not isinstance(backend, str)
-            self._faiss = build_nearest(self._float32(), backend)
+            self._faiss = build_nearest(self.vectors.float().numpy(), backend)
         elif backend == "faiss":
-            self._faiss = flat_index(self._float32())
+            self._faiss = flat_index(self.vectors.float().numpy())
 
     def _set(self, vectors: Numbers, backend: Backend) -> None:
         self.vectors = _vectors(vectors, "vectors of passages")
@@ -307,9 +303,6 @@ class DenseIndex:
         dtype = self.vectors.dtype if self._faiss is None else torch.float32
         bound = 2 * (self.vectors.shape[1] + 4) * torch.finfo(dtype).eps * self._longest
         return bound * queries.double().norm(dim=1).numpy()
-
-    def _float32(self) -> np.ndarray:
-        return self.vectors.float().numpy()
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 

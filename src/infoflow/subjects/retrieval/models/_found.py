@@ -1,6 +1,7 @@
 """Results of a search, metrics of their ranking, and TREC's file formats for them."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -215,10 +216,8 @@ def read_run(path: Path | str) -> dict[str, dict[str, float]]:
     Raises:
         UserError: The file cannot be read, a line is malformed, or a passage occurs twice for a query.
     """
-    rows = ((number, row[0], row[2], row[4]) for number, row in _rows(path, 6, "query Q0 passage rank score tag"))
-    run = _by_query(
-        path, ((number, query, passage, _score(path, number, text)) for number, query, passage, text in rows)
-    )
+    rows, what = _rows(path, 6, "query Q0 passage rank score tag"), "score must be a finite number"
+    run = _by_query(path, ((number, row[0], row[2], _value(path, number, row[4], float, what)) for number, row in rows))
     return {
         query: dict(sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]))
         for query, scores in run.items()
@@ -231,9 +230,8 @@ def read_qrels(path: Path | str) -> dict[str, dict[str, int]]:
     Raises:
         UserError: As in `read_run`.
     """
-    rows = ((number, row[0], row[2], row[3]) for number, row in _rows(path, 4, "query 0 passage relevance"))
-    judged = ((number, query, passage, _whole(path, number, text)) for number, query, passage, text in rows)
-    return _by_query(path, judged)
+    rows, what = _rows(path, 4, "query 0 passage relevance"), "relevance must be a whole number"
+    return _by_query(path, ((number, row[0], row[2], _value(path, number, row[3], int, what)) for number, row in rows))
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -305,20 +303,8 @@ def _by_query(path: Path | str, rows: Iterable[tuple[int, str, str, T]]) -> dict
     return found
 
 
-def _score(path: Path | str, number: int, text: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = float("nan")
-    if not np.isfinite(score):
-        raise UserError(f"{path}, line {number}: the score must be a finite number. Got {as_written(text)}.")
-    return score
-
-
-def _whole(path: Path | str, number: int, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UserError(
-            f"{path}, line {number}: the relevance must be a whole number. Got {as_written(text)}."
-        ) from None
+def _value(path: Path | str, number: int, text: str, read: Callable[[str], T], what: str) -> T:
+    with suppress(ValueError):
+        if np.isfinite(value := read(text)):
+            return value
+    raise UserError(f"{path}, line {number}: the {what}. Got {as_written(text)}.")

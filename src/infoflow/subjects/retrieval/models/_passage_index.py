@@ -163,7 +163,6 @@ def terms_of_store(passages: Passages) -> str:
 
 
 def load_retriever(folder: Path) -> tuple[Retriever, Any]:
-    """A retriever and its tokenizer."""
     if not (folder / "config.json").is_file():
         raise UserError(
             f"There is no retriever in {folder}: config.json is missing.\n"
@@ -226,11 +225,7 @@ def build_passage_index(
 
 
 def _built(
-    source: Source,
-    folder: Path,
-    loaded: tuple[Retriever, Any] | None,
-    backend: Backend,
-    shard: tuple[int, int] | None,
+    source: Source, folder: Path, loaded: tuple[Retriever, Any] | None, backend: Backend, shard: tuple[int, int] | None
 ) -> PassageIndex:
     if isinstance(source, Passages) and shard is None:
         source.save(folder / PASSAGES)

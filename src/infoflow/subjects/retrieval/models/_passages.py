@@ -22,7 +22,6 @@ from infoflow.foundation import (
     is_unicode,
     json_fault,
     read_object,
-    running_words,
 )
 
 _SCHEMA = pa.schema(
@@ -183,11 +182,6 @@ class Passages:
     def text_keys(self) -> np.ndarray:
         """A hash of each text, int64 (passage,): equal for exact duplicates."""
         return np.fromiter((_key(text) for text in self.texts()), dtype=np.int64, count=len(self))
-
-    def holding(self, sentence: str) -> list[int]:
-        """Ids of the passages that contain a sentence word for word, so finding them for that sentence is trivial."""
-        wanted = f" {' '.join(running_words(sentence))} "
-        return [id for id, text in enumerate(self.texts()) if wanted in f" {' '.join(running_words(text))} "]
 
 
 def in_order(shards: Sequence[Passages]) -> list[Passages]:

@@ -13,7 +13,7 @@ from infoflow.foundation import UserError
 from infoflow.models import evaluating, pad_rows
 
 from ._library import NULL, Library, without_excluded
-from ._reading import AbstractReading, Targets, num_positions, reading_of
+from ._reading import UNSUPERVISED, Reading, Targets, num_positions, reading_of
 from ._retriever import Retriever
 
 Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
@@ -91,7 +91,7 @@ class RetrievalModel(PreTrainedModel):
         """List to which the loss appends its components; None: nothing is recorded."""
 
     @property
-    def _reading(self) -> AbstractReading:
+    def _reading(self) -> Reading:
         return reading_of(self.reader)
 
     @property
@@ -244,12 +244,12 @@ class RetrievalModel(PreTrainedModel):
         """Log-probabilities of all words at each target of each pair, their indices (query, candidate, target), and
         the targets.
         """
-        lengths = _lengths(input_ids, attention_mask)
+        lengths = (torch.ones_like(input_ids) if attention_mask is None else attention_mask).sum(dim=1).tolist()
         queries = [row[:length] for row, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
         empty = choice.there & (choice.ids == NULL)
         # Queries with the empty passage run in a separate pass, since next to passages they would be mostly padding.
         passes = [np.argwhere(of) for of in (choice.there & ~empty, empty) if of.any()]
-        chosen, targets = labels != _UNSUPERVISED, self._reading.targets(labels)
+        chosen, targets = labels != UNSUPERVISED, self._reading.targets(labels)
         parts = [self._read(queries, pairs, choice.ids, chosen, targets) for pairs in passes]
         predicted, query, candidate, rank = (torch.cat(column) for column in zip(*parts, strict=True))
         return predicted, (query, candidate, rank), targets
@@ -281,15 +281,6 @@ class RetrievalModel(PreTrainedModel):
             segments.append(np.repeat([0, 1], [len(x), len(body) + 1]))
         tokens, real = pad_rows(rows, int(self.config.pad_token_id or 0))
         return tokens, real, pad_rows(segments, 0)[0]
-
-
-_UNSUPERVISED = -100  # as in `objectives`, which this package must not import
-
-
-def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:
-    if attention_mask is None:
-        return [input_ids.shape[1]] * len(input_ids)
-    return attention_mask.sum(dim=1).tolist()
 
 
 def needed_library(model: RetrievalModel) -> Library:

@@ -1,6 +1,6 @@
 """How a reader answers with each passage, and the likelihood marginalised over passages."""
 
-from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, final
 
 import torch
@@ -22,7 +22,7 @@ from infoflow.models import Numbers
 #
 # Sources: [@guu2020realm], [@lewis2020rag]; RAG's own reader is BART, whose question has no mask.
 
-_UNSUPERVISED = -100  # as in `objectives`, which this package must not import
+UNSUPERVISED = -100  # as in `objectives`, which this package must not import
 
 
 class Targets(NamedTuple):
@@ -32,22 +32,22 @@ class Targets(NamedTuple):
     there: Bool[Tensor, "query target"]
 
 
-class AbstractReading(ABC):
-    """How a reader answers; `reader` is not copied."""
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedReading:
+    """A masked LM that fills all masks at once."""
 
-    def __init__(self, reader: PreTrainedModel) -> None:
-        self._reader: Any = reader
+    reader: Any
 
     @property
-    @abstractmethod
     def bias(self) -> Tensor:
         """A parameter that affects every answer."""
+        return self.reader.cls.predictions.bias
 
-    @abstractmethod
     def targets(self, labels: Int[Tensor, "query token"]) -> Targets:
         """The answers of queries, whose labels are −100 where there is no target."""
+        return _in_order(labels)
 
-    @abstractmethod
     def predicted(
         self, inputs: dict[str, Tensor], chosen: Bool[Tensor, "pair token"], targets: Targets
     ) -> tuple[Float[Tensor, "answer word"], Int[Tensor, " answer"], Int[Tensor, " answer"]]:
@@ -55,52 +55,42 @@ class AbstractReading(ABC):
 
         `chosen` marks the masks; `targets` are those of the same pairs.
         """
-
-
-@final
-class MaskedReading(AbstractReading):
-    """A masked LM that fills all masks at once."""
-
-    @property
-    def bias(self) -> Tensor:
-        return self._reader.cls.predictions.bias
-
-    def targets(self, labels: Tensor) -> Targets:
-        """The masked words."""
-        return _in_order(labels)
-
-    def predicted(self, inputs: dict[str, Tensor], chosen: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-        states = self._reader.bert(**inputs).last_hidden_state
+        states = self.reader.bert(**inputs).last_hidden_state
         pair, place = chosen.nonzero(as_tuple=True)
         rank = (chosen.cumsum(dim=1) - 1)[pair, place]
-        return _log_probabilities(self._reader.cls(states[pair, place])), pair, rank
+        return _log_probabilities(self.reader.cls(states[pair, place])), pair, rank
 
 
 @final
-class WrittenReading(AbstractReading):
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenReading:
     """A decoder that generates the masked words one after the other, then an end token."""
+
+    reader: Any
 
     @property
     def bias(self) -> Tensor:
-        return self._reader.decoder.cls.predictions.bias
+        return self.reader.decoder.cls.predictions.bias
 
     def targets(self, labels: Tensor) -> Targets:
         """The masked words, with an end after the last one."""
         words = _in_order(labels)
         num = words.there.sum(dim=1)
         ids = torch.nn.functional.pad(words.ids, (0, 1))
-        ids[torch.arange(len(ids), device=ids.device), num] = int(self._reader.config.eos_token_id)
+        ids[torch.arange(len(ids), device=ids.device), num] = int(self.reader.config.eos_token_id)
         there = torch.arange(ids.shape[1], device=ids.device) <= num[:, None]
         return Targets(ids, there & (num > 0)[:, None])
 
     def predicted(self, inputs: dict[str, Tensor], chosen: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-        states = self._reader.encoder(**inputs).last_hidden_state
+        states = self.reader.encoder(**inputs).last_hidden_state
         pair, rank = targets.there.nonzero(as_tuple=True)
-        return written(self._reader, states, inputs["attention_mask"], targets.ids)[pair, rank], pair, rank
+        return written(self.reader, states, inputs["attention_mask"], targets.ids)[pair, rank], pair, rank
 
 
-def reading_of(reader: PreTrainedModel) -> AbstractReading:
-    """The reading for this reader."""
+Reading = MaskedReading | WrittenReading
+
+
+def reading_of(reader: PreTrainedModel) -> Reading:
     return WrittenReading(reader) if isinstance(reader, EncoderDecoderModel) else MaskedReading(reader)
 
 
@@ -129,7 +119,7 @@ def written(
 
 
 def _in_order(labels: Tensor) -> Targets:
-    chosen = labels != _UNSUPERVISED
+    chosen = labels != UNSUPERVISED
     rank = chosen.cumsum(dim=1) - 1  # index of a masked token among its query's targets
     num = chosen.sum(dim=1, keepdim=True)
     query, place = chosen.nonzero(as_tuple=True)
@@ -210,30 +200,6 @@ def document_posterior(
     per_token_QCJ = (parts.log_prior_QC[:, :, None] + parts.likelihoods_QCJ).softmax(dim=1)
     counted = parts.tokens_QJ[:, None]
     return torch.where(counted, per_token_QCJ, 0.0).sum(dim=2) / counted.sum(dim=2)
-
-
-def retrieval_utility(
-    scores: Numbers,
-    log_likelihoods: Numbers,
-    per: Literal["passage", "marginal"] = "passage",
-    null: int = -1,
-    tokens: Numbers | None = None,
-) -> Float[Tensor, "query *candidate"]:
-    r"""How much a passage raises the log-likelihood of the answer over reading no passage, in nats.
-
-    For each passage, \(\log p(y \mid z, x) - \log p(y \mid \varnothing, x)\) (REALM's appendix D). With
-    `per="marginal"`, \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), (query,), which REALM's code logs under this
-    name, but as a mean over tokens. `null` is the index of the null passage.
-    """
-    if per not in ("passage", "marginal"):
-        raise UserError(f'per must be "passage" or "marginal". Got {per!r}.')
-    parts = _parts(scores, log_likelihoods, None, tokens, "sequence")
-    sums_QC = parts.likelihoods_QCJ.sum(dim=2)
-    if not -sums_QC.shape[1] <= null < sums_QC.shape[1]:
-        raise UserError(f"null must be one of {sums_QC.shape[1]} candidates. Got {null}.")
-    if per == "passage":
-        return sums_QC - sums_QC[:, [null]]
-    return (parts.log_prior_QC + sums_QC).logsumexp(dim=1) - sums_QC[:, null]
 
 
 class _Parts(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor
 from infoflow.foundation import UserError, as_tensor
 from infoflow.models import Anatomy, Attention, Numbers, ParameterGroup, ParameterSlice, Projection, Stack, discover
 
-from ._library import NULL, Library, without_excluded
+from ._library import NULL, without_excluded
 from ._reader import Candidates, RetrievalModel, needed_library
 
 READER = "reader"  # the attribute's name, and the prefix of its parameters' names
@@ -39,13 +39,9 @@ def _embedder_groups(model: RetrievalModel) -> Iterator[ParameterGroup]:
             continue
         component = RETRIEVER if name.startswith(f"{RETRIEVER}.") else PRIOR
         block = re.search(r"\.layer\.(\d+)\.", name)
+        layer, piece = int(block.group(1)) if block else None, ParameterSlice(parameter=name)
         yield ParameterGroup(
-            component=component,
-            stack=component,
-            layer=int(block.group(1)) if block else None,
-            kind=None,
-            slice=ParameterSlice(parameter=name),
-            size=parameter.numel(),
+            component=component, stack=component, layer=layer, kind=None, slice=piece, size=parameter.numel()
         )
 
 
@@ -58,15 +54,11 @@ def _slice_below(piece: ParameterSlice) -> ParameterSlice:
 
 
 def _stack_below(stack: Stack) -> Stack:
-    layers = tuple(
-        replace(
-            layer,
-            block=_below(layer.block),
-            attentions={kind: _attention_below(one) for kind, one in layer.attentions.items()},
-        )
-        for layer in stack.layers
-    )
-    return replace(stack, layers=layers)
+    layers = []
+    for layer in stack.layers:
+        attentions = {kind: _attention_below(one) for kind, one in layer.attentions.items()}
+        layers.append(replace(layer, block=_below(layer.block), attentions=attentions))
+    return replace(stack, layers=tuple(layers))
 
 
 def _attention_below(one: Attention) -> Attention:
@@ -107,32 +99,29 @@ def fixed_choice(
         nothing = np.empty((len(input_ids), 0))
         return Candidates.of(nothing.astype(np.int64), nothing, null_only)
     library = needed_library(model)
-    gold, words = without_excluded(gold, exclude), library.words(input_ids)
+    gold = without_excluded(gold, exclude)
     out = [[*own, *([right] if right != NULL else [])] for own, right in zip(exclude, gold.tolist(), strict=True)]
-    others = library.by_words(words, negatives, out).ids
+    others = library.by_words(library.words(input_ids), negatives, out).ids
     ids = np.concatenate([gold[:, None], others], axis=1)
-    return Candidates.of(ids, _scores(model, library, input_ids, attention_mask, words, ids), null_only)
+    return Candidates.of(ids, source_scores(model, input_ids, attention_mask, ids), null_only)
 
 
-def _scores(
-    model: RetrievalModel,
-    library: Library,
-    input_ids: Tensor,
-    attention_mask: Tensor | None,
-    words: list[np.ndarray],
-    ids: np.ndarray,
+def source_scores(
+    model: RetrievalModel, input_ids: Tensor, attention_mask: Tensor | None, ids: np.ndarray
 ) -> np.ndarray:
-    """Scores of a source without trained scores, (query, passage); undefined at ids of −1."""
+    """Scores of a source without trained scores, (query, passage), and 0 for other sources; undefined at ids of −1."""
+    if model.source not in ("bm25", "frozen"):
+        return np.zeros(ids.shape)
+    library = needed_library(model)
     if model.source == "bm25":
+        words = library.words(input_ids)
         return np.stack([library.lexical.scores(one.tolist())[row] for one, row in zip(words, ids, strict=True)])
-    if model.source == "frozen":
-        assert model.retriever is not None
-        if library.dense is None:
-            library.dense = library.embed(model.retriever.passages)
-        vectors = model.retriever.queries(input_ids, attention_mask)
-        found = library.dense.vectors.to(vectors.device)[torch.from_numpy(ids)]
-        return (vectors[:, None] * found).sum(dim=-1).div(vectors.shape[-1] ** 0.5).cpu().numpy()
-    return np.zeros(ids.shape)
+    assert model.retriever is not None
+    if library.dense is None:
+        library.dense = library.embed(model.retriever.passages)
+    vectors = model.retriever.queries(input_ids, attention_mask)
+    found = library.dense.vectors.to(vectors.device)[torch.from_numpy(ids)]
+    return (vectors[:, None] * found).sum(dim=-1).div(vectors.shape[-1] ** 0.5).cpu().numpy()
 
 
 # The depth at which a document's evidence enters.

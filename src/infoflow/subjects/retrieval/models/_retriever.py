@@ -127,9 +127,7 @@ AutoModel.register(RetrieverConfig, Retriever)
 
 
 def in_batch_loss(
-    scores: Numbers,
-    positives: Numbers | None = None,
-    ignore: Numbers | None = None,
+    scores: Numbers, positives: Numbers | None = None, ignore: Numbers | None = None
 ) -> Float[Tensor, ""]:
     r"""Mean over queries of \(-\log \mathrm{softmax}(S_i)_{\mathrm{pos}(i)}\), in nats ([@karpukhin2020dense]).
 

@@ -30,22 +30,19 @@ def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
     """Ids of the passages that contain each sentence word for word, ignoring white space; none for an empty sentence.
 
     If a masked sentence may read its own passage, or a verbatim copy in another passage, it can be answered by copying.
-    The search is limited to passages with the sentence's rarest word.
     """
-    plain = [" ".join(running_words(text)) for text in sentences]
-    plain_words = {word for text in plain for word in text.split()}
-    places: dict[str, list[int]] = defaultdict(list)
-    texts: list[str] = []
-    for id, text in enumerate(passages.texts()):
-        words = running_words(text)
-        texts.append(f" {' '.join(words)} ")
-        for word in plain_words.intersection(words):
-            places[word].append(id)
-    found = []
-    for text in plain:
-        rarest = min((places.get(word, []) for word in text.split()), key=len, default=[])
-        found.append([id for id in rarest if f" {text} " in texts[id]])
-    return found
+    plain, texts = ([" ".join(running_words(text)) for text in some] for some in (sentences, passages.texts()))
+    near = _with_rarest_word(plain, texts)
+    return [[id for id in ids if _holds(texts[id], text)] for text, ids in zip(plain, near, strict=True)]
+
+
+def _with_rarest_word(wanted: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
+    """For each wanted text, the indices of the texts with its rarest word, which no text that contains it lacks."""
+    words, places = {word for one in wanted for word in one.split()}, defaultdict[str, list[int]](list)
+    for number, text in enumerate(texts):
+        for word in words.intersection(text.split()):
+            places[word].append(number)
+    return [min((places[word] for word in one.split()), key=len, default=[]) for one in wanted]
 
 
 # The table `retrieval_scores`: rankings and answers with intervals, with chance and an oracle for comparison.
@@ -296,17 +293,11 @@ def leakage_scores(
 
 def _answered(queries: list[str], answers: Sequence[Sequence[str]], subjects: Sequence[str]) -> dict[int, int]:
     """The first training query that answers each question."""
-    wanted = [_words(one) for one in subjects]
-    words = {word for one in wanted for word in one.split()}
-    places: dict[str, list[int]] = defaultdict(list)
-    for number, text in enumerate(queries):
-        for word in words.intersection(text.split()):
-            places[word].append(number)
-    found = {}
-    for number, (subject, right) in enumerate(zip(wanted, answers, strict=True)):
+    wanted, found = [_words(one) for one in subjects], {}
+    near = _with_rarest_word(wanted, queries)
+    for number, (subject, right, numbers) in enumerate(zip(wanted, answers, near, strict=True)):
         objects = [one for one in map(_words, right) if one]
-        rarest = min((places.get(word, []) for word in subject.split()), key=len, default=[])
-        for query in rarest:
+        for query in numbers:
             if _holds(queries[query], subject) and any(_holds(queries[query], one) for one in objects):
                 found[number] = query
                 break

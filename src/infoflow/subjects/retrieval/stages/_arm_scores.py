@@ -19,15 +19,7 @@ from ..measures import decoded_answers, fact_blocks, fact_inputs, own_log_probab
 from ..measures._tables import EVERY_WEIGHT, fact_groups
 from ..models import NULL, Library, RetrievalModel, retrieval_scores, score_row
 from ..objectives._retrieval_lm import RetrievalLM
-from ._question_reading import (
-    SEARCHES,
-    MaskedQuestions,
-    QuestionReading,
-    Read,
-    priors,
-    unlikely,
-    without_passage,
-)
+from ._question_reading import SEARCHES, MaskedQuestions, QuestionReading, Read, priors, unlikely, without_passage
 from ._reading_matter import ReadWorld, spread, text_blocks
 
 _CUTS = (1, 2, 4, 20)
@@ -181,11 +173,8 @@ class ArmScores:
 
     def _dates(self) -> Iterator[dict[str, Any]]:
         world = self.world.world
-        dates = [
-            fact
-            for fact in world.of_kind("trained", "changed", "held out")
-            if fact.relation in world.config.date_relations
-        ]
+        facts = world.of_kind("trained", "changed", "held out")
+        dates = [fact for fact in facts if fact.relation in world.config.date_relations]
         if not dates:
             return
         masked, facts = self._masked(chosen := _some(dates))
@@ -196,15 +185,12 @@ class ArmScores:
             right, guess = (self._right(chosen, k, at_random) for at_random in (False, True))
             yield score_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
         read = self._reading.read(masked)
-        entropies = [self._posterior_entropy(read, at) for at in range(read.logs.shape[2])]
+        posteriors = ((read.log_prior + logs).softmax(dim=1) for logs in read.logs.unbind(dim=2))
+        entropies = [torch.special.entr(one).sum(dim=1).numpy() for one in posteriors]
         shuffled = stream("answer-order").permuted(np.stack(entropies), axis=0)  # the tokens of each answer
         for index, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
             name = f"posterior_entropy_{index}"
             yield score_row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
-
-    def _posterior_entropy(self, read: Read, place: int) -> np.ndarray:
-        posterior = (read.log_prior + read.logs[:, :, place]).softmax(dim=1)
-        return torch.special.entr(posterior).sum(dim=1).numpy()
 
     def _right(self, facts: Sequence[Fact], k: int, at_random: bool) -> np.ndarray:
         """Whether each question is answered correctly, with passages marginalised as in training."""

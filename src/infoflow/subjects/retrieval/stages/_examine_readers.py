@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -119,11 +119,8 @@ class FollowArm(OfArm, AbstractTableStage):
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[FollowArm]":
         """One stage per model, after the recording, since a second training for it also keeps the checkpoints."""
         recorded = {stage.model.recipe: stage.key for stage in before if isinstance(stage, RecordArm)}
-        return [
-            cls(model=model, needs=(recorded.get(model.recipe, SettleArm(model=model).key),))
-            for model in arm_models(models)
-            if model.wanted
-        ]
+        wanted = [model for model in arm_models(models) if model.wanted]
+        return [cls(model=one, needs=(recorded.get(one.recipe, SettleArm(model=one).key),)) for one in wanted]
 
     @property
     def estimate(self) -> float:
@@ -252,11 +249,12 @@ class MeasureArm(OfArm, AbstractMeasuring):
         failures = Failures(self._subject.label, keep_going=len(self._names) > 1)
         tables: Part = {}
         for name in self._names:
-            table = MEASURED[name].schema.name
-            if table in names:
-                with failures.of(_Measured(table)):
-                    tables[table] = MEASURED[name].of(inside)
-                current_display().note(f"{table} of {self._subject.label}: {len(tables.get(table, ())):,} rows")
+            schema = MEASURED[name].schema
+            if schema.name in names:
+                with failures.of(schema):
+                    tables[schema.name] = MEASURED[name].of(inside)
+                num = len(tables.get(schema.name, ()))
+                current_display().note(f"{schema.name} of {self._subject.label}: {num:,} rows")
         return Computed(tables=tables, failures=failures.listed())
 
     @property
@@ -271,10 +269,6 @@ class MeasureArm(OfArm, AbstractMeasuring):
         if self.trained:
             return ["trained", counts.key]
         return ["untrained", counts.reader_key if MEASURED[name].of_reader else counts.first_key]
-
-
-class _Measured(NamedTuple):
-    name: str
 
 
 def _version(name: str) -> list[Any]:

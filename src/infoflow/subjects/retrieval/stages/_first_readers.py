@@ -83,7 +83,6 @@ class WarmModel(SeedModel):
 
     @property
     def name(self) -> str:
-        """Display name."""
         return f"retriever/seed-{self.seed}" + (f" of {self.passages}" if self.passages != "entity" else "")
 
     def first(self) -> Retriever:
@@ -176,7 +175,6 @@ class WarmedReader(SeedModel):
 
     @property
     def name(self) -> str:
-        """Display name."""
         return f"reader/seed-{self.seed}"
 
     def first(self) -> RetrievalModel:

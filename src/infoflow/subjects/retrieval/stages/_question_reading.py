@@ -58,7 +58,6 @@ class Read(NamedTuple):
     there: Tensor  # bool (question, candidate)
 
     def take(self, questions: np.ndarray) -> "Read":
-        """A subset of the questions."""
         return Read(*(one[torch.from_numpy(questions)] for one in self))
 
 
@@ -169,7 +168,6 @@ def without_passage(num: int) -> Candidates:
 
 
 def slices(masked: MaskedQuestions) -> Iterator[slice]:
-    """The questions in batches of at most 128."""
     yield from (slice(start, min(start + _BATCH, len(masked.ids))) for start in range(0, len(masked.ids), _BATCH))
 
 

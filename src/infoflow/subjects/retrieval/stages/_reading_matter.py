@@ -51,7 +51,6 @@ class AbstractReadingMatter(ABC):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Vocabulary of the tokenizer."""
         return Vocabulary.from_tokenizer(self.tokenizer)
 
     @cached_property
@@ -186,16 +185,8 @@ class ReadText(AbstractReadingMatter):
         texts, answers = [str(one.question) for one in asked], [tuple(one.answers or ()) for one in asked]
         gold = np.array([self._places[one.text] for one in asked])
         shortest = [min(each, key=self._num_tokens) for each in answers]
-        found = question_rows(
-            texts,
-            shortest,
-            asked.ids,
-            self.tokenizer,
-            library,
-            gold,
-            max_length=int(_QUERY_SHARE * self.positions),
-            answer_tokens=self.answer_tokens,
-        )
+        limits = {"max_length": int(_QUERY_SHARE * self.positions), "answer_tokens": self.answer_tokens}
+        found = question_rows(texts, shortest, asked.ids, self.tokenizer, library, gold, **limits)
         self._tell(part, len(corpus), found)
         kept = found.kept.tolist()
         right = [(shortest[row], *(one for one in answers[row] if one != shortest[row])) for row in kept]
@@ -278,9 +269,7 @@ def training_accuracy(
         right[start : start + len(batch)] = _right(model, asking, batch.to(model.device))
     blocks = text_blocks(source, chosen)
     return TrainingAccuracy(
-        right=block_sums(right, blocks),
-        asked=block_sums(np.ones(len(blocks)), blocks),
-        chance=chance,
+        right=block_sums(right, blocks), asked=block_sums(np.ones(len(blocks)), blocks), chance=chance
     )
 
 

@@ -25,7 +25,7 @@ from infoflow.training import (
     usable_device,
 )
 
-from ..models import RetrievalModel, Retriever
+from ..models import RetrievalModel
 from ..objectives._retrieval_lm import SOURCES, RetrievalLM, retrieval_model
 from ..settings import EXCHANGES, OF_VARIANTS, WRITTEN, RetrievalPlan
 from ..training._index_refresh import IndexRefresh
@@ -64,7 +64,6 @@ class ArmModel(SeedModel):
 
     @property
     def name(self) -> str:
-        """Display name."""
         return self.recipe.name + (" at half the rate" if self.halved else "")
 
     @property
@@ -74,12 +73,10 @@ class ArmModel(SeedModel):
 
     @property
     def source(self) -> str:
-        """Source of the model's passages."""
         return SOURCES[self.arm]
 
     @cached_property
     def objective(self) -> RetrievalLM:
-        """The model's training objective."""
         return self.section.objective(self.arm, self.variant)
 
     @property
@@ -160,11 +157,9 @@ class ArmModel(SeedModel):
 
     @property
     def published(self) -> Path:
-        """The published folder."""
         return self.models.run.models / self.recipe.name
 
     def is_trained(self) -> bool:
-        """Whether training is finished."""
         return self.models.bench.done(READ, self.key)
 
     def facts(self) -> dict[str, Any]:
@@ -208,7 +203,9 @@ class ArmModel(SeedModel):
         model, result = self._train_into(self.folder, recorders, self.folder / LEARNING)
         if is_first():
             if model.retriever is not None:
-                self._save_retriever(model.retriever)
+                with atomic_folder(self.weights / RETRIEVER) as folder:
+                    model.retriever.save_pretrained(folder)
+                    self.matter.tokenizer.save_pretrained(folder)
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         wait_for_all()
         return model, result
@@ -233,7 +230,6 @@ class ArmModel(SeedModel):
 
     @property
     def snapshots(self) -> Snapshots:
-        """The kept checkpoints of the training run."""
         return Snapshots(self.folder / SNAPSHOTS)
 
     def lacks_checkpoints(self) -> bool:
@@ -252,11 +248,6 @@ class ArmModel(SeedModel):
         kept = SnapshotPlan(steps=lambda _: wanted) if wanted else None
         data = self.matter.queries
         return model, train(self.objective, self.config, data, model, folder, hooks=hooks, snapshots=kept)
-
-    def _save_retriever(self, retriever: Retriever) -> None:
-        with atomic_folder(self.weights / RETRIEVER) as folder:
-            retriever.save_pretrained(folder)
-            self.matter.tokenizer.save_pretrained(folder)
 
     def load(self, trained: bool = True, update: int | None = None) -> RetrievalModel:
         """The model in evaluation mode with an index of its own weights, at a kept `update` or at the end."""

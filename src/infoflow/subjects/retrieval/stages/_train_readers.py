@@ -53,7 +53,6 @@ def is_recording_asked(arm: ArmModel) -> bool:
 
 
 def is_recorded(arm: ArmModel) -> bool:
-    """Whether the recording is complete."""
     return arm.models.bench.done(RECORDED, recording_key(arm))
 
 
@@ -332,10 +331,7 @@ class SettleArm(OfArm):
         model, facts = self.counts, self.counts.facts()
         run = {name: value for name, value in facts.items() if name not in _BY_BLOCK}
         scores = RETRIEVAL_SCORES.conform(pd.DataFrame(_scores(facts, self.models.plan.retrieval.read_updates)))
-        part = {
-            RETRIEVAL_LEARNING.name: read_table(model.folder / LEARNING).frame,
-            RETRIEVAL_SCORES.name: scores,
-        }
+        part = {RETRIEVAL_LEARNING.name: read_table(model.folder / LEARNING).frame, RETRIEVAL_SCORES.name: scores}
         runs = RETRIEVAL_RUNS.conform(pd.DataFrame([{**self.columns(), **run}]))
         return {RETRIEVAL_RUNS.name: runs, **self._with_columns(part)}
 

@@ -65,12 +65,7 @@ class QueryRows:
         return sum(int((self._special[row] & (row != self._unknown)).sum()) for row in rows)
 
     def example(self, index: int) -> Example:
-        """The query with its metadata."""
-        labels = {
-            "spans": self._spans[index],
-            "gold": np.array(self._gold[index]),
-            "excluded": self._excluded[index],
-        }
+        labels = {"spans": self._spans[index], "gold": np.array(self._gold[index]), "excluded": self._excluded[index]}
         return Example(texts=(np.asarray(self.row(index), dtype=np.int64),), labels=labels)
 
 
@@ -125,15 +120,18 @@ def query_rows(
     if len(rows) < len(corpus):
         current_display().note(f"{corpus.name}: {len(corpus) - len(rows):,} sentences without a span were left out.")
     parts = [spans[row] for row in rows], gold[rows], [excluded[row] for row in rows]
-    unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else library.vocabulary.pad
-    found = QueryRows(
-        encoded, rows, *parts, library=library.digest, vocabulary=library.vocabulary, unknown=int(unknown)
-    )
+    found = QueryRows(encoded, rows, *parts, **_reading(library, tokenizer))
     if found.num_specials:
         current_display().note(
             f"{corpus.name}: {found.num_specials:,} special tokens that occur in sentences are read as text."
         )
     return found
+
+
+def _reading(library: Library, tokenizer: Any) -> dict[str, Any]:
+    """The library of queries, and the token for special tokens that they contain as text."""
+    unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else library.vocabulary.pad
+    return {"library": library.digest, "vocabulary": library.vocabulary, "unknown": int(unknown)}
 
 
 def _without_origins(
@@ -243,16 +241,8 @@ def question_rows(
         question = questions_ids[row][: max(room, 0)]
         tokens.append(np.array([vocabulary.start, *question, *wanted[row], vocabulary.end], dtype=np.int64))
         spans.append(np.array([[1 + len(question), 1 + len(question) + len(wanted[row])]], dtype=np.int64))
-    rows = QueryRows.of_tokens(
-        tokens,
-        np.asarray(ids)[kept],
-        spans,
-        np.asarray(gold)[kept],
-        library=library.digest,
-        vocabulary=vocabulary,
-        unknown=int(tokenizer.unk_token_id if tokenizer.unk_token_id is not None else vocabulary.pad),
-    )
-    return QuestionRows(rows, kept, num_cut)
+    own = np.asarray(ids)[kept], spans, np.asarray(gold)[kept]
+    return QuestionRows(QueryRows.of_tokens(tokens, *own, **_reading(library, tokenizer)), kept, num_cut)
 
 
 @final
