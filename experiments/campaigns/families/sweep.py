@@ -37,8 +37,9 @@ import infoflow
 from infoflow.flow import Measure
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Relevance
+from infoflow.lenses import Lens
 from infoflow.models import Model, decoder_inputs, forward_logits, model_inputs, pad_rows
-from infoflow.representations import InfluenceByFrequency, IntraSentence, Lens
+from infoflow.representations import InfluenceByFrequency, IntraSentence
 from infoflow.results import TableSchema
 
 SECONDS = 120  # of CPU time for one family
