@@ -79,8 +79,8 @@ def test_published_effects(published, name, effect, threshold):
         ("representations:V-12", "that token dropout removes: 0.627 ("),
         ("representations:V-14", "beyond that of the translation encoder: 1.1 ("),
         ("representations:V-15", "layer 2 of 6 to the top: 0.125 ("),
-        ("representations:V-15", "right token, layer 1 to the top: 0.031 ("),
-        ("representations:V-15", "the translation encoder's left token, layer 1 to the top: 0.098 ("),
+        ("representations:V-15", "token after, causal LM, layer 1 to the top: 0.031 ("),
+        ("representations:V-15", "token before, translation encoder, layer 1 to the top: 0.098 ("),
         (
             "representations:V-16",
             "height of the masked LM's category at an inner layer over the top, or over layer 1 and 0.005 more",

@@ -245,7 +245,8 @@ def test_what_does_not_change_comes_last_and_is_no_number():
     effect = of_pair(shown, told(-0.899, 0.02))
     series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate(shown, 1)]
     frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
-    assert card_sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; unclear in model a.")
+    told = card_sentence(measure, frame, effect, series)
+    assert told.endswith("rise in model b by 90 points; no clear change in model a.")
 
 
 def test_a_verb_is_said_once_where_all_do_the_same():

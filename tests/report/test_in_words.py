@@ -143,10 +143,11 @@ def test_representations_the_largest_step(tmp_path):
     steps = ("A", 0, 0.3, 0.01), ("A", 1, 0.1, 0.01), ("B", 0, 0.2, 0.01), ("B", 1, 0.25, 0.01)
     before = step_rows(("A", 0, 0.02, 0.01), ("A", 1, 0.01, 0.01), trained=False)
     assert words("clear", step_rows(*steps), before) == (
-        "The largest step is 0.300 (0.290 to 0.310) (1 − PWCCA), 0→1 in A; the largest of an untrained model is 0.020."
+        "The largest step (1 − PWCCA) is 0→1 in A, 0.300 (0.290 to 0.310); the largest step of an untrained model is "
+        "0.020."
     )
     near = words("near", step_rows(("A", 0, 0.3, 0.1), ("A", 1, 0.25, 0.1)))
-    assert near.endswith("0→1 in A, not clearly larger than another step of the same model.")
+    assert near.endswith(", not clearly larger than another step of the same model.")
     unknown = step_rows(*((name, layer, math.nan, 0.01) for name, layer, *_ in steps))
     assert words("unknown", unknown, before) == ""
 

@@ -241,7 +241,7 @@ PRUNED = {
     # .2 BLEU are lost with half of the heads, 10 with three quarters: ½ + ¼ · .3 / 9.8; at random ¼ + ¼ · .4 / 4.9
     "pruning-quality": "In translation, 51% of encoder heads can go before BLEU is 0.5 worse (learned gates; in random "
     "order 27%).",
-    "pruning-kinds": "With 4 of 8 heads of translation left, the share alive is highest in layer 1, 75.0%; lowest in "
+    "pruning-kinds": "With 4 of 8 heads of translation left, the share left is highest in layer 1, 75.0%; lowest in "
     "layer 0, 25.0%.",
     "pruning-functions": "With 1 of 4 heads left, translation holds 33% of its functions, compared with the 25% that "
     "as many random heads would keep (lost: second and third).",
@@ -312,7 +312,7 @@ RECORDED = {
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "
     "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly different from that for embeddings in masked LM "
-    "(extremes of 14, so partly by chance); for single parameters 47%.",
+    "(extremes of 14, so partly by chance); for single parameters it is 47%.",
     "allocation-histogram": "The share that helped, among single-parameter changes that moved the loss, "
     "is highest in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
     "allocation-similarity": (

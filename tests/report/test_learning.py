@@ -41,7 +41,7 @@ def test_lines_are_means_over_seeds_with_student_s_interval_of_the_logarithm(stu
     assert last["value"] == own.mean()
     factor = np.exp(4.302653 * own.std() / np.sqrt(3) / own.mean())
     assert (last["low"], last["high"]) == pytest.approx((own.mean() / factor, own.mean() * factor))
-    assert "bands their 95% intervals over seeds. Both axes" in figure.caption
+    assert "with 95% intervals over seeds (bands). Both axes" in figure.caption
     assert last["seeds"] == own.count()
     baseline = study.tables["task_scores"].query("metric == 'loss' and objective == 'causal-lm' and trained")[
         "baseline"

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 ANSWERS = {
     "pruning-quality": "In translation, 77% of encoder heads can go before BLEU is 0.5 worse (learned gates; in random",
-    "pruning-kinds": "With 21 of 48 heads of translation left, the share alive is highest in cross-attention, 62.5%",
+    "pruning-kinds": "With 21 of 48 heads of translation left, the share left is highest in cross-attention, 62.5%",
     "pruning-functions": "With 6 of 16 heads left, translation holds 100% of its functions, compared with the 51% that",
     "pruning-scratch": "The pruned model's advantage is highest for encoder heads of translation, 0.8",
     "pruning-gates": "the share of undecided gates is 0.00% for encoder heads of translation",
@@ -127,7 +127,7 @@ def test_shares_by_kind_have_bands_over_seeds(run, tmp_path) -> None:
     mean = 100 * own.groupby("seed")["alive"].mean().mean()
     assert found[0] + 10 < found[1] <= 100
     assert found[0] < mean < found[1]
-    assert "bands their 95% intervals over seeds" in figure.caption
+    assert "with 95% intervals over seeds (bands)" in figure.caption
 
 
 def test_a_single_point_from_scratch_has_whiskers(run, figures, tmp_path) -> None:
@@ -139,7 +139,7 @@ def test_a_single_point_from_scratch_has_whiskers(run, figures, tmp_path) -> Non
     marks = {}
     for name, drawn, intervals in (("several", figures, "bands"), ("single", _figures(single), "whiskers")):
         spec = drawn["pruning-scratch"].panels[0].spec
-        assert f"{intervals} their 95% intervals over seeds and sentences" in drawn["pruning-scratch"].caption
+        assert f"with 95% intervals over seeds and sentences ({intervals})" in drawn["pruning-scratch"].caption
         marks[name] = [layer["mark"]["type"] for layer in spec["layer"] if "y2" in layer["encoding"]]
     assert marks == {"several": ["area", "area"], "single": ["rule", "rule"]}
 

@@ -231,4 +231,4 @@ def test_layers_of_equal_depth_are_curves_with_two_controls(run):
     control = curves.data[curves.data["series"] == ""].set_index(["group", "layer"])["value"]
     assert control["untrained"].to_numpy() == pytest.approx(0.51, abs=0.01)
     assert control["baseline"].to_numpy() == pytest.approx(0.05)
-    assert "two untrained models have 0.51" in curves.words
+    assert "for two untrained models it is 0.51" in curves.words

@@ -285,7 +285,7 @@ class Corpus(AbstractSentences):
         """A corpus from a list of sentences, or of (sentence, translation) pairs; `documents` lists their documents.
 
         Raises:
-            UserError: The list is empty, or an entry is neither, or differs in kind from the first.
+            UserError: The list is empty, an entry is neither a sentence nor a pair, or sentences and pairs are mixed.
         """
         parallel = len(sentences) > 0 and is_pair(sentences[0])
         named = None if documents is None else "documents"

@@ -120,7 +120,7 @@ class FactWorld:
 
     @cached_property
     def _groups(self) -> list[list[Fact]]:
-        """The facts of each passage, without withheld ones; those of later entities are last."""
+        """The facts of each passage, without withheld ones; passages about later entities come last."""
         groups: dict[Any, list[Fact]] = defaultdict(list)
         partner: dict[int, int] = {}
         for later in (False, True) if self.config.passages == "pairs" else ():

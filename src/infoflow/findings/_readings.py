@@ -63,7 +63,7 @@ def lost_share(kind: str, less: str = "") -> Reading:
 
 
 def untrained_share(kind: str, less: str = "") -> Reading:
-    """Loss that closing adds in the untrained model, as a share of what the trained model of the same seed learned."""
+    """Loss added by closing attention in the untrained model, as a share of what its trained twin learned."""
     changes = replace(_table("loss").where(retrained=0), trained=False)
     return together(_untrained_share, changes, _shares(), kind=kind, less=less)
 

@@ -144,7 +144,7 @@ def combined(
 
 
 def _by(judgement: _Judgement) -> str:
-    reason = str(judgement.row["reason"])
+    reason = str(judgement.row["reason"]).replace(f" ({USABLE})", "")  # said once is enough
     return f"By {judgement.name}, {reason[:1].lower()}{reason[1:]}"
 
 

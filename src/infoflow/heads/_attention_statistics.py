@@ -298,7 +298,7 @@ class RareTokenScores(AbstractHeadMeasure):
     def _rare(
         self, rows: AttentionRows, counted: Int[Tensor, "sentence key"], *orders: Int[Tensor, "sentence key"]
     ) -> RareRows:
-        """Rows of sentences whose highest `counted` rank is outside the top, and their targets in each order."""
+        """Rows of sentences with a `counted` rank above `top`; their targets are the rarest keys in each order."""
         admissible = rows.admissible & (counted.amax(1) > self.top)[:, None, None]
         targets = tuple(_rarest_keys(order, admissible, number) for number in self.rarest for order in orders)
         return rows.extended(RareRows, admissible=admissible, base=rows, targets=targets)

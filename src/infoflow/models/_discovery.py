@@ -198,7 +198,7 @@ def _attention(
 
 
 def _holds_the_values(module: nn.Module, call: WatchedCall, value: Projection) -> bool:
-    """Whether a fused projection has the layout of its name: its value slices produced the values used by attention."""
+    """Whether a fused projection is laid out as assumed: its value slices produced the values that attention used."""
     fused = module.get_submodule(value.weight.parameter.removesuffix(".weight"))
     output_BSE = call.linear_outputs.get(fused)
     if output_BSE is None or len(value.weight.indices()) == output_BSE.shape[-1]:

@@ -31,7 +31,7 @@ def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known:
         known: Whether a single seed has an interval.
     """
     if seeds > 1:
-        return f"{over_seeds(seeds)}, {bands} their 95% intervals over seeds{f' and {over}' if over else ''}"
+        return f"{over_seeds(seeds)} with 95% intervals over seeds{f' and {over}' if over else ''} ({bands})"
     if over and known:
         return f"One seed; {bands} are 95% intervals over {over}"
     return "One seed: no interval is known, and no band is drawn"

@@ -1,4 +1,4 @@
-"""Numbers in words, and the sentence above a figure: its highest and lowest lines, and those close to them."""
+"""Numbers in words, and the sentence above a figure, which names its highest and lowest lines and any close ones."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class AnalyzeOptions(CoreOptions):
-        """The sections of all subjects, for type checkers and editors."""
+        """Core options and the sections of all subjects; only type checkers and editors see this class."""
 
         probing: ProbingPlan = field(default_factory=ProbingPlan)
 
@@ -130,7 +130,7 @@ class ExternalModel:
         return replace(model, name=self.name)
 
     def subject(self, model: models.Model) -> Subject:
-        """How tables identify the model once it is loaded."""
+        """The keys that identify the loaded model in tables."""
         return external_subject(model, self.name, trained=self.trained)
 
     @property

@@ -105,7 +105,7 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
     published="representations outperform BERT's given the same model size, data, and compute; the gains are "
     "particularly strong for small models",
     statistic=f"{PROBE}: ELECTRA's discriminator lies above the masked LM. There is no verdict if the operations "
-    "differ by over a tenth in favour of it. Two sizes need two studies",
+    "differ by over a tenth in its favour. To compare two sizes, run two studies",
     reads=SCORES | COST,
     controls=(seeds_alone(SCORES | COST, "electra", "masked"), Control("untrained models", untrained(SCORES) | COST)),
     hinders=hinders,

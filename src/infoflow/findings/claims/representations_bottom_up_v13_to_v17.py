@@ -143,14 +143,14 @@ def v15(curves: Curves) -> list[Condition]:
     left, right = curves["causal left"], curves["causal right"]
     early = _curves.early_layer(left.shape[1]) - 1
     drop = _curves.falls(left[:, early:])
-    masked = {side: curves[f"masked {side}"] for side in ("left", "right")}
+    masked = {"token before": curves["masked left"], "token after": curves["masked right"]}
     others = [layer for layer in range(left.shape[1]) if layer != early]
     names = _curves.layer_names(left.shape[1], 1)
     return [
-        _rise("fall of the causal LM's left token, layer 2 of 6 to the top", left[:, early] - left[:, -1], 0.03, 0.125),
-        _rise("rise of the causal LM's right token, layer 1 to the top", right[:, -1] - right[:, 0], 0.007, 0.031),
+        _rise("fall for token before, causal LM, layer 2 of 6 to the top", left[:, early] - left[:, -1], 0.03, 0.125),
+        _rise("rise for token after, causal LM, layer 1 to the top", right[:, -1] - right[:, 0], 0.007, 0.031),
         exceeds(
-            "fall of the causal LM's left token at every layer after layer 2 of 6",
+            "fall for token before, causal LM, at every layer after layer 2 of 6",
             drop,
             0.0,
             UNIT,
@@ -166,7 +166,7 @@ def v15(curves: Curves) -> list[Condition]:
             published=0.004,
         ),
         _rise(
-            "rise of the translation encoder's left token, layer 1 to the top",
+            "rise for token before, translation encoder, layer 1 to the top",
             curves["translation left"][:, -1] - curves["translation left"][:, 0],
             0.0,
             0.098,

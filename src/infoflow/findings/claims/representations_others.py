@@ -207,7 +207,7 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
 def z5(curves: Curves) -> list[Condition]:
     return [
         exceeds(
-            "average similarity of the translation encoder's embeddings over the masked LM's",
+            "average similarity of the translation encoder's embeddings minus that of the masked LM's",
             curves["translation"][:, :1] - curves["masked-lm"][:, :1],
             0.05,
             "cosine",

@@ -181,9 +181,9 @@ def shared_between(
     second: Float[Tensor, "token width"],
     rule: Rule,
 ) -> tuple[Float[Tensor, "seed token width"], Float[Tensor, "seed token width"]]:
-    """Relevance of the two inputs of an elementwise function, given their $J x$; rescaled jointly for each token.
+    """Divide relevance between the two inputs of an elementwise function by their parts $J x$ of the output.
 
-    $J x$ is a and b for a residual a + b; for a product a · b both are a · b.
+    The parts are a and b for a residual a + b; for a product a · b both are a · b. Results are rescaled token by token.
     """
     parts = torch.stack([first, second])
     above, below = parts.clamp(min=0), parts.clamp(max=0)

@@ -19,7 +19,7 @@ from ._measures import Card, CardMeasure, card_measures, measured
 from ._spark import roles_card, spark
 
 CARDS = 3
-_UNCLEAR = "unclear in {line}"
+_UNCLEAR = "no clear change in {line}"
 _EACH = 3  # up to this number, a sentence names every line
 
 HOW_CHOSEN = (

@@ -35,7 +35,7 @@ class ClaimsLine:
     verdicts: str  # "✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined"
     surprising: str  # the most surprising failure in words; "" without failures
     surprising_id: str
-    reasons: list[tuple[str, int]]  # why the other claims cannot be tested, most frequent reason first
+    reasons: list[tuple[str, int]]  # why other claims cannot be tested, most frequent first; only shared reasons
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class Learned:
 
 
 def learned(tables: ModelTables) -> Learned | None:
-    """Compare each line's scores with the limit of its objective; None if no task was scored."""
+    """Which lines of the report have learned their task, judged by their scores; None if no task was scored."""
     if tables.models.by != "objective":
         return None
     found = [*_scored(tables), *_readers(tables)]
@@ -189,6 +189,7 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
     rows = findings.drop_duplicates("id").to_dict("records")
     if not rows:
         return None
+    untested = [row for row in rows if row["verdict"] == UNTESTABLE]
     tested = [row for row in rows if row["verdict"] != UNTESTABLE]
     worst = max((row for row in tested if row["verdict"] == "fails"), key=_surprise, default=None)
     return ClaimsLine(
@@ -197,9 +198,7 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
         verdicts=_verdicts(tested),
         surprising=_text(worst) if worst else "",
         surprising_id=str(worst["id"]) if worst else "",
-        reasons=Counter(
-            _reason(str(row.get("reason") or "")) for row in rows if row["verdict"] == UNTESTABLE
-        ).most_common(),
+        reasons=Counter(filter(None, (_reason(str(row.get("reason") or "")) for row in untested))).most_common(),
     )
 
 
@@ -216,13 +215,14 @@ def _text(row: dict) -> str:
     low, high, value = (float(row[name]) for name in ("low", "high", "effect"))
     places = decimals(low, high, value)
     unit = str(row.get("unit") or "")
-    unit = f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""  # brackets for units such as 1 − PWCCA
+    bracketed = unit[:1].isdigit() or unit.startswith("share")  # units such as 1 − PWCCA, or share of heads
+    unit = f" ({unit})" if bracketed else f" {unit}" if unit else ""
     words = f" ({kind})" if (kind := kind_text(row)) else ""
     return f"“{claim}” fails here{words}: {number(value, places)}{unit}, threshold {number(float(row['threshold']))}"
 
 
 def _reason(text: str) -> str:
-    """The first obstacle, in a few words."""
+    """The first obstacle, in a few words; "" if it is peculiar to a claim."""
     if "has not learned its task" in text.split(". ")[0]:
         return "need models that have learned their task"
     if found := re.match(r"It needs (\d+) seeds", text):
@@ -232,7 +232,7 @@ def _reason(text: str) -> str:
         return f"need {plan[1].strip().rstrip(',')} in the plan" if plan else "need a table that was not measured"
     if text.startswith("There is no"):
         return "need an objective that is not among the models"
-    return "need something else (see each claim)"
+    return ""
 
 
 _Scored = Iterator[tuple[str, bool, str]]

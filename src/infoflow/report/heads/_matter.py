@@ -140,7 +140,7 @@ def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:
     top = extreme(heads)
     most = ""
     if top:
-        others = f" ({len(top.alike):,} other{'s' * (len(top.alike) > 1)} not clearly smaller)" if top.alike else ""
+        others = f", not clearly larger than that of {len(top.alike):,} others" if top.alike else ""
         size = f"{estimate_text(top.candidate.estimate, pair.y.unit)}{others}"
         most = f"; the largest {pair.y.label} is that of {top.candidate.name}, {size}"
     return sentence(f"the rank correlation of {pair.x.label} and {pair.y.label} is {stated}{most}")

@@ -147,7 +147,8 @@ def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
         for name in FUNCTION_COLORS:
             if len(heads := own[own["function"] == name]):
                 mean = Samples.bare(heads.groupby("seed")["confidence"].mean().to_dict()).estimate()
-                parts.append(f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(mean)}")
+                named = "with none" if name == NO_FUNCTION else f"{name} head{'s' * (len(heads) > 1)}"
+                parts.append(f"{len(heads)} {named} at {estimate_text(mean)}")
         clauses.append(f"{one.label}, {listed(parts)}")
     return f"Heads with each function, counted over all seeds, and their mean confidence: {'; '.join(clauses)}."
 
@@ -159,7 +160,7 @@ def _caption(rows: pd.DataFrame, trained: pd.DataFrame, shown: dict[str, Statist
     controls = listed([one.control for one in shown.values()])
     return (
         f"{several}Self-attention of the stack that all models have; about {count:,} queries per head. Dashed "
-        f"frames: the control of the layer's heads, {controls}."
+        f"frames show the control of the layer's heads: {controls}."
     )
 
 

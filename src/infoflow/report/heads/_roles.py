@@ -77,9 +77,9 @@ def chance_note(roles: pd.DataFrame) -> str:
     """How many of the chosen roles hold, and how many at most would hold by chance."""
     held = int(roles["holds"].sum())
     return (
-        "Roles are chosen on one half of the sentences; on the other, the whole 95% interval must exceed their limit: "
-        f"{int(roles['chosen'].sum()):,} chosen, {held:,} confirmed; by chance, the number confirmed would be at most "
-        f"{by_chance(roles):.1f}."
+        "Roles are chosen on one half of the sentences, and confirmed if the whole 95% interval on the other half "
+        f"exceeds their limit: {int(roles['chosen'].sum()):,} were chosen and {held:,} confirmed. By chance, at most "
+        f"{by_chance(roles):.1f} would be confirmed."
     )
 
 

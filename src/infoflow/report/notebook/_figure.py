@@ -266,7 +266,7 @@ def arranged(charts: list[alt.LayerChart], columns: int) -> Any:
 
 
 def show_charts_offline() -> None:
-    """In notebooks, show Altair charts like this library's figures, unless the user has chosen a renderer."""
+    """In notebooks, render all Altair charts without a network, unless the user has chosen a renderer."""
     alt.renderers.register(RENDERER, render)
     if alt.renderers.active in _DEFAULTS and in_notebook():
         alt.renderers.enable(RENDERER)

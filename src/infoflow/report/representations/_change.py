@@ -114,10 +114,10 @@ def _step_words(frame: pd.DataFrame, series: list[Series]) -> str:
     others = "another step" if len(own.alike) == 1 else f"{len(own.alike)} other steps"
     same = f", not clearly larger than {others} of the same model" if own.alike else ""
     said = (
-        f"the largest step is {estimate_text(highest.candidate.estimate)} (1 − PWCCA), {highest.candidate.name}{same}"
+        f"the largest step (1 − PWCCA) is {highest.candidate.name}, {estimate_text(highest.candidate.estimate)}{same}"
     )
     grey = extreme([step for line in series for step in _steps(frame, line, trained=False)])
-    compared = f"; the largest of an untrained model is {number(grey.candidate.estimate.value, 3)}" if grey else ""
+    compared = f"; the largest step of an untrained model is {number(grey.candidate.estimate.value, 3)}" if grey else ""
     return sentence(f"{said}{compared}")
 
 

@@ -60,7 +60,7 @@ def distribution_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFi
         words=_words(shapes, models),
         panels=panels,
         caption=f"{int(frame['count'].median()):,} random pairs of word occurrences in each layer of each model, the "
-        "same pairs in every layer; words without a letter or digit are left out. Every shape is drawn to the same "
+        "same pairs in every layer. Every shape is drawn to the same "
         f"height; cosine panels share their horizontal scale.{sample_note(frame)}",
         how_to_read=[
             "Each line is a layer, from the embeddings (0) at the bottom to the top. The shape on it shows how often "

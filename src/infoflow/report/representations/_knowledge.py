@@ -278,7 +278,7 @@ def _by_estimate(noun: str, rows: pd.DataFrame, series: list[Series], of: str = 
 def _output_figures(rows: pd.DataFrame, models: ModelSelection) -> list[ReportFigure]:
     figures = _drawn(_OUTPUT, rows, models)
     hidden = [line.label for line in models.present(*(rows[rows["regime"] == "training"] for _ in figures))]
-    regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
+    regime = f" Measured only at hidden positions, as in training: {listed(hidden)}." if hidden else ""
     return [replace(figure, caption=figure.caption + regime) for figure in figures]
 
 

@@ -163,7 +163,7 @@ def _ends(metric: SimilarityMeasure, table: pd.DataFrame, across: list[PairOfLin
         for line in across
         if line.key in tops.index
     ]
-    end = f"two untrained models have {number(tops.loc[CONTROL, 'value'], 2)}" if CONTROL in tops.index else ""
+    end = f"for two untrained models it is {number(tops.loc[CONTROL, 'value'], 2)}" if CONTROL in tops.index else ""
     return extremes_words(f"{metric.label} at the top layer", found, end=end)
 
 

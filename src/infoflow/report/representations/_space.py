@@ -115,9 +115,9 @@ _VARIANCE = _Likeness(
     control_name="shuffled words",
     noun="explainable variance",
     how="Up: the share of the variance of a word's occurrences that lies along one direction, averaged over words. "
-    "For random words it is this share for all occurrences together. If the corrected share is below 0.05, the paper "
-    "calls a static vector a poor substitute. With few occurrences, one direction explains much by chance: the dotted "
-    "line shows the value after occurrences were shuffled between words.",
+    "For random words, the share is taken over the occurrences of all words together. If the corrected share is below "
+    "0.05, the paper calls a static vector a poor substitute. With few occurrences, one direction explains much by "
+    "chance: the dotted line shows the value after occurrences were shuffled between words.",
     bounds=SHARE,
 )
 _RANDOM = "random words"  # the baseline that a correction subtracts

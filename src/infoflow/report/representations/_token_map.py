@@ -322,7 +322,7 @@ def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
     hidden = ends[0]["masked"].to_numpy(dtype=bool)
     if hidden.any() and not hidden.all():
         restored = _compared(ends[1], lambda a, b: a == b, column, hidden)[0]
-        text += f", {restored:.0%} for hidden ones at the top"
+        text += f", {restored:.0%} around hidden ones in the highest layer"
     return text
 
 

@@ -189,7 +189,7 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
 
 
 def learned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """One panel per line, with blocks by components and one set per task; None if nothing was recorded."""
+    """A panel of blocks by components for each model, one set per task; None if nothing was recorded."""
     own = pretrained(frame)
     own = own[own["total"] != 0]
     if own.empty:

@@ -168,7 +168,7 @@ def _readable_from(after: pd.DataFrame) -> str:
 
 
 def probes_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """One panel per line, with properties by layers and one set per task; None without probes before and after."""
+    """A panel of properties by layers for each model, one set per task; None without probes before and after."""
     own = pretrained(frame)
     means = averaged(own, ["task", "probe", "layer", "state"])
     data = _differences(means)

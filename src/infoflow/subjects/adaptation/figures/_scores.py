@@ -109,7 +109,7 @@ def _cell(rows: pd.DataFrame, best: bool = False) -> dict[str, Any]:
 
 
 def _mean_cell(values: pd.Series) -> dict[str, Any]:
-    """The mean, as a dash for no values."""
+    """The mean, or a dash if there are no values."""
     return {"value": number(float(values.mean()), 2), "interval": "", "best": False}
 
 

@@ -96,7 +96,12 @@ def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
 
 
 def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, bool]:
-    """The fewest examples, how many times as many are needed from scratch, and whether that is only a lower bound."""
+    """What pretraining is worth at the smallest number n of examples.
+
+    Returns:
+        n, the factor by which a model from scratch needs more examples for the same score, and whether that factor is
+        only a lower bound.
+    """
     n = int(trained["examples"].min())
     reached = float(trained.loc[trained["examples"] == n, "value"].iloc[0])
     own = untrained.sort_values("examples")

@@ -77,7 +77,7 @@ class SpanExtraction(AbstractTask):
     def predict(
         self, module: PreTrainedModel, rows: SpanRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The best answer to every question, "" for none, with its probability among the `best`."""
+        """The best answer to every question, "" for none, with its probability among the `best` ranked answers."""
         spans: list[list[SpanAnswer]] = [[] for _ in range(len(corpus))]
         nulls = np.full(len(corpus), np.inf)
         texts = list(corpus.column("text"))

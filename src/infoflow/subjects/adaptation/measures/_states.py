@@ -43,7 +43,7 @@ class Places:
         self._states: dict[Model, States] = {}
 
     def states(self, model: Model) -> States:
-        """The states of a model at these positions, which are read once."""
+        """The states of a model at these positions; the first call for a model reads them and keeps them."""
         if model not in self._states:
             self._states[model] = _read(model, self)
         return self._states[model]

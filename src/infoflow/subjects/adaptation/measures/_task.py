@@ -105,7 +105,7 @@ class AbstractTask(AbstractObjective):
         """Examples of a part as token ids; row i is row i of the corpus unless the rows say otherwise (windows).
 
         Raises:
-            UserError: A label does not occur in training, no token covers a span, and similar.
+            UserError: An example cannot be used; for instance, its label does not occur in training.
         """
 
     @abstractmethod

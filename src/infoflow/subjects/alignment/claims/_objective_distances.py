@@ -69,9 +69,9 @@ def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistan
 
 
 def learning(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
-    """1 − rank correlation of the shares of layers × components in the loss change, for stacks that read the text.
+    """1 − the rank correlation of two models' shares of the loss change, over all pairs of layer and component.
 
-    Only training changes the loss, so there is no untrained counterpart.
+    Only stacks that read the text are compared. Only training changes the loss, so there is no untrained counterpart.
     """
     frame = models.tables.get(ALLOCATION_SIMILARITY.name)
     if frame is None or not trained:

@@ -57,7 +57,7 @@ def _words(counts: pd.DataFrame, hurting: pd.DataFrame, series: list[Series], st
         for component, own in counts[counts["series"] == one.key].groupby("component", sort=False)
     ]
     single = hurting.loc[hurting["level"] == "parameter"].groupby("series")["hurt"].mean()
-    of_single = f"for single parameters {known}" if (known := percent_span(single)) else ""
+    of_single = f"for single parameters it is {known}" if (known := percent_span(single)) else ""
     return extremes_words(f"the share of {step} in which a component hurt", found, "%", end=of_single)
 
 

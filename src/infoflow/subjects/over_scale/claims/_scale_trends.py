@@ -97,10 +97,10 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def reported_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """A summary of `TRENDS` in a few words, for each claim on each architecture, by the followed condition.
+    """The trend of each claim on each architecture in a few words, from the rows of `TRENDS` that are `followed`.
 
-    It uses the trend over tokens if runs decide it, or else over widths, or else over checkpoints. If widths or corpora
-    disagree, it names each with its trend.
+    The trend over tokens is used if runs decide it, or else that over widths, or else that over checkpoints. If widths
+    or corpora disagree, each is named with its trend.
     """
     followed = table[table["followed"]]
     parts = [own for _, own in followed.groupby(["id", "architecture"], sort=False)]

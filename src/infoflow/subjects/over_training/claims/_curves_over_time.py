@@ -140,7 +140,7 @@ _LEAST_GAIN, _LEAST_DECILES = 0.05, 5  # nats; number of deciles
 
 
 def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
-    """log2 of the update from which on each decile's tokens keep half of their final gain over the unigram loss.
+    """log2 of the update after which each decile's tokens keep at least half of their final gain over the unigram loss.
 
     Deciles start with the most frequent; NaN if the gain is below .05 nats. Further columns say for each decile whether
     the true time may be earlier, and whether it may be later.

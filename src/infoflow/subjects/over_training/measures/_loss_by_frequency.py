@@ -72,10 +72,10 @@ LOSS_BY_FREQUENCY = TableSchema(
 
 
 class LossByFrequency(AbstractLossMeasure):
-    r"""The mean loss of tokens by `frequency_deciles` of their types, nats.
+    r"""The mean loss of the tokens in each decile of token types (`frequency_deciles`), in nats.
 
-    Counts come from the training corpus that the caller names, else from the measured one, so that the deciles are the
-    same at every checkpoint. The baseline is each decile's own unigram loss: only the improvement on it was learned
+    Types are counted in the training corpus if the caller names it, or else in the measured corpus, so that deciles are
+    the same at every checkpoint. The baseline is each decile's own unigram loss: only the improvement on it was learned
     from context.
 
     Args:

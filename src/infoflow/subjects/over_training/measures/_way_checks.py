@@ -236,7 +236,7 @@ def _precision(live: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _jumps(live: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K12: norms of single matrices that change by half between checkpoints less than a doubling apart."""
+    """K12: matrices whose norm changes by a factor of `_JUMP` or more while the number of updates less than doubles."""
     rows = []
     for before, one in itertools.pairwise(live):
         if one.update >= 2 * before.update:

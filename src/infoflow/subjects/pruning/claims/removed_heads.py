@@ -96,7 +96,7 @@ def v2(curves: Curves) -> list[Condition]:
 def v3(curves: Curves) -> list[Condition]:
     """Conditions on which kinds of attention lose their heads first if learned gates choose among all heads."""
     encoder, decoder, cross, low, high = curves["alive"].T
-    name, unit = "alive share of heads, mean over the sweep: difference of two kinds of attention", "share of heads"
+    name, unit = "share of heads left, mean over the sweep: difference of two kinds of attention", "share of heads"
     gaps = {
         "decoder self-attention minus encoder": decoder - encoder,
         "cross-attention minus encoder": cross - encoder,
@@ -105,7 +105,7 @@ def v3(curves: Curves) -> list[Condition]:
     kinds = exceeds(name, np.stack(list(gaps.values()), axis=1), 0.0, unit, list(gaps))
     if np.isnan([low[0], high[0]]).any():  # a single layer has no halves
         return [kinds]
-    name = "alive share of the half of the layers that keeps its heads, minus that of the other half"
+    name = "share of heads left in the half of the layers that keeps them, minus that in the other half"
     halves = ["decoder self-attention, lower layers", "cross-attention, upper layers"]
     return [kinds, exceeds(name, np.stack([low, high], axis=1), 0.0, unit, halves)]
 
@@ -132,7 +132,7 @@ MOST = 0.8
 )
 def v4(curves: Curves) -> list[Condition]:
     """Condition on the functions that the translation encoder's heads still have when few heads are left."""
-    name, functions = "share of the functions that some living head still has", int(curves["survive"][0, 1])
+    name, functions = "share of the functions that some surviving head still has", int(curves["survive"][0, 1])
     share = curves["survive"][:, :1]
     return [exceeds(name, share, MOST, "share of functions", bounds=SHARE, of=functions, published=1.0)]
 

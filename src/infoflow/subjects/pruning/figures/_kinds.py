@@ -71,7 +71,7 @@ def kinds_figure(heads: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
         panels=panels,
         caption=f"Heads that {gates} keep. {over_seeds(seeds)}; squares hold the number of heads left, rounded. Grey "
-        "and dashed: the same share removed of every kind.",
+        "and dashed: what is left if every kind loses the same share.",
         how_to_read=[
             "Lines: the share of each kind's heads that is left, by the total number of heads left. A kind above the "
             "dashed line keeps its heads longer than others; a kind below it loses them first.",
@@ -145,7 +145,7 @@ def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
         for rows in [at.loc[at[by] == name]]
     ]
     stated = both_extremes(found, "%").replace(" %", "%")
-    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {stated}"
+    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share left is {stated}"
 
 
 def _share_alive(rows: pd.DataFrame) -> dict[object, float]:

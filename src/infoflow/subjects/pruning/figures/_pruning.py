@@ -69,8 +69,9 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
             "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
             "steep means that most heads were not needed; the further right the bend, the fewer are needed.",
             "Learned gates and gates for exactly k train the model while heads are removed, with the decoder frozen "
-            "where only encoder heads may be removed; other methods train nothing, except infoflow prune --recover. So "
-            "gates may win because they train, not only because they choose well; the next figures separate the two.",
+            "where only encoder heads may be removed; other methods train nothing, unless infoflow prune is run with "
+            "--recover. So gates may win because they train, not only because they choose well; the next figures "
+            "separate the two.",
             "Random choices are the control. It would be surprising if a ranking by importance, confidence or "
             "relevance were no better.",
         ],

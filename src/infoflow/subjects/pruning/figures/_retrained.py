@@ -89,7 +89,7 @@ def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ComparedMethods:
-    """Pruning methods at the steps of each set of heads: the control first, the method of interest last."""
+    """Pruning methods, compared at sweep steps; the control is the first method, the method of interest the last."""
 
     ways: Sequence[MethodStyle]
     metric: dict[PrunableHeads, str]  # the reported metric of each set of heads

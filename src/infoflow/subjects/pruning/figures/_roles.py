@@ -229,7 +229,7 @@ def _words(sweep: Functions) -> str:
 
 def _caption(sweeps: list[Functions]) -> str:
     seeds = max([int(sweep.counts["seed"].nunique()) for sweep in sweeps if len(sweep.counts)], default=1)
-    several = f" Curve: mean over {seeds} seeds, band their 95% interval over seeds." if seeds > 1 else ""
+    several = f" Curve: mean over {seeds} seeds with its 95% interval (band)." if seeds > 1 else ""
     known = [sweep.by_chance for sweep in sweeps if sweep.by_chance is not None]
     chance = f" At most {sum(known):.1f} of the roles held before pruning are held by chance." if sum(known) else ""
     heads = listed([f"{sweep.size} heads of {sweep.pool.series.label}" for sweep in sweeps])

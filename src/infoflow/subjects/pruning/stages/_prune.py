@@ -219,7 +219,7 @@ class Prune(OfRecipe):
 
 
 def _named(frame: pd.DataFrame, method: str, scope: str) -> pd.DataFrame:
-    """A part's rows with the names of this curve: two curves may share a part, and earlier versions stored no scope."""
+    """Rows with this curve's names: curves may share stored rows, and earlier versions stored no scope."""
     return frame.assign(method=method, scope=scope)
 
 

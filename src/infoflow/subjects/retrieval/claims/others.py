@@ -231,8 +231,10 @@ _R19_READS = _reads(RETRIEVE_LEARNED, OWN)
     learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )
 def r19(curves: Curves) -> list[Condition]:
-    """The paper is cited from memory. A larger gain on rare facts than on frequent ones is not enough: useless
-    documents also cost most accuracy on the facts that the model knows best.
+    """The paper is cited from memory.
+
+    A larger gain on rare facts than on frequent ones is not enough, since useless documents also produce it: they
+    cost the most accuracy where the model knew most. So rare facts must also gain by themselves.
     """
     rare, common = (curves[f"reader {weight}"] - curves[f"closed {weight}"] for weight in (RARE, COMMON))
     name = "gain in right answers by retrieval, rarest facts minus most frequent ones"
@@ -276,7 +278,7 @@ _R23_READS: dict[str, Reading] = {
     published="no published claim; what is measured is reported",
     statistic="tuned lens at the mask: the centre, over states, of what the right document adds on held-out facts "
     "(learned retriever), minus the centre of what the closed-book reader knows of the most frequent trained facts, is "
-    "below 0; the same difference of the halves is below 1 layer (our rule; reported)",
+    "below 0; between the layers by which half is added or known, the difference is below 1 (our rule; reported)",
     reads=_R23_READS,
     controls=(
         seeds_alone(_R23_READS, "evidence", "memory"),
@@ -286,12 +288,12 @@ _R23_READS: dict[str, Reading] = {
 )
 def r23(curves: Curves) -> list[Condition]:
     """Memory is measured on the most frequent facts, since a closed-book reader may know too few of all trained ones
-    for a lens to locate them. A trial with one seed and 4 blocks had halves of 2 and 4.
+    for a lens to locate them.
     """
     gap = curves["evidence"] - curves["memory"]
     return [
         stays_below("where evidence enters minus where memory is read", gap[:, 1:], 0.0, "layers"),
-        stays_below("the same difference, for the layers of the halves", gap[:, :1], 1.0, "layers", alone=False),
+        stays_below("the same difference, for the layers that reach half", gap[:, :1], 1.0, "layers", alone=False),
     ]
 
 

@@ -218,7 +218,7 @@ class FactGroup(NamedTuple):
 
 
 def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
-    """Every kind that occurs, each followed by its exposures if it has training questions."""
+    """A group for every kind of fact that occurs and, if the kind has training questions, one for each exposure."""
     kinds, weights = np.array([fact.kind for fact in facts]), np.array([fact.weight for fact in facts])
     for kind in KINDS:
         if (of_kind := kinds == kind).any():

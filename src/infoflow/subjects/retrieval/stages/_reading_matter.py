@@ -286,7 +286,7 @@ def spread(num: int, most: int) -> np.ndarray:
 
 
 def _num_masks(labels: dict[str, np.ndarray]) -> int:
-    """Number of tokens of the query's only span; 0 if no passage answers it or it does not have exactly one span."""
+    """Number of tokens in the query's span; 0 if the query has several spans or none, or no passage answers it."""
     spans = labels["spans"]
     return int(spans[0, 1] - spans[0, 0]) if int(labels["gold"]) != NULL and len(spans) == 1 else 0
 
