@@ -1,8 +1,9 @@
 """A linear classifier, fitted in closed form: the states of each label are Gaussian with a shared covariance."""
 
-# K label
+# A column of the classifier is a label that was seen while fitting, or, as the last one, all labels that were not.
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -32,9 +33,13 @@ class GaussianClassifier:
 
     mean: Float32[Tensor, " width"]
     whitening: Float32[Tensor, "width width"]
-    weights: Float32[Tensor, "twice_width label"]  # coefficients of z² and z
-    bias: Float32[Tensor, " label"]
-    log_prior: Float32[Tensor, " label"]
+    columns: Int64[Tensor, " label"]  # the column of each label
+    labels: Float32[Tensor, " column"]  # how many labels share it
+    counts: Int64[Tensor, " column"]  # its row in `squares`, which is equal for columns of equally many states
+    squares: Float32[Tensor, "distinct width"]  # coefficients of z²
+    weights: Float32[Tensor, "column width"]  # coefficients of z
+    bias: Float32[Tensor, " column"]
+    log_prior: Float32[Tensor, " column"]
 
     def log_probabilities(
         self, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], temperatures: tuple[float, ...]
@@ -43,12 +48,13 @@ class GaussianClassifier:
         found = []
         for start in range(0, len(states), _CHUNK):
             z = (states[start : start + _CHUNK] - self.mean) @ self.whitening
-            density = torch.addmm(self.bias, torch.cat([z.square(), z], dim=1), self.weights)
-            own = labels[start : start + _CHUNK, None]
+            density = torch.addmm(self.bias, z, self.weights.T)
+            density += (z.square() @ self.squares.T)[:, self.counts]
+            own = self.columns[labels[start : start + _CHUNK], None]
             for temperature in temperatures:
                 logits = torch.add(self.log_prior, density, alpha=temperature)
                 logits.sub_(logits.amax(1, keepdim=True)).clamp_(min=_LEAST_LOGIT)
-                found.append(logits.gather(1, own)[:, 0] - logits.exp_().sum(1).log())
+                found.append(logits.gather(1, own)[:, 0] - (logits.exp_() @ self.labels).log())
         parts = [torch.cat(found[index :: len(temperatures)]) for index in range(len(temperatures))]
         return torch.stack(parts)
 
@@ -56,11 +62,11 @@ class GaussianClassifier:
         self, log_probability: Float32[Tensor, "*part token"], labels: Int64[Tensor, " token"], floor: float
     ) -> Float64[Tensor, "*part token"]:
         """The log-probabilities after mixing with the labels' frequencies."""
-        prior = self.log_prior[labels].double()
+        prior = self.log_prior[self.columns[labels]].double()
         return torch.logaddexp(log_probability.double() + np.log1p(-floor), prior + np.log(floor))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LabelledMoments:
     """The statistics of the fitted states that a classifier needs, for any ridge."""
 
@@ -86,7 +92,12 @@ class LabelledMoments:
     def seen(self) -> int:
         return int((self.count > 0).sum())
 
-    @property
+    @cached_property
+    def between(self) -> Float64[Tensor, "width width"]:
+        """Covariance of the labels' means, weighted by their numbers of states."""
+        return self.means.T @ (self.means * self.count[:, None]) / self.count.sum()
+
+    @cached_property
     def scale(self) -> float:
         """The median variance of the principal axes whose variance is not 0: the unit of the ridge.
 
@@ -95,25 +106,30 @@ class LabelledMoments:
         """
         total = self.count.sum()
         within = self.within * max(float(total) - self.seen, 1) / total
-        variances = torch.linalg.eigvalsh(within + self.means.T @ (self.means * self.count[:, None]) / total)
+        variances = torch.linalg.eigvalsh(within + self.between)
         known = variances[variances > 1e-10 * variances[-1]]
         return float(known.median()) if len(known) else 1.0
 
     def classifier(self, ridge: float) -> GaussianClassifier:
         """The classifier with `ridge` times `scale` added to every variance within labels."""
-        count, total = self.count, self.count.sum()
-        covariance = self.within + ridge * self.scale * torch.eye(len(self.mean), dtype=torch.float64)
-        whitening = torch.linalg.inv(torch.linalg.cholesky(covariance)).T
-        between = self.means @ whitening
-        whitening = whitening @ torch.linalg.eigh(between.T @ (between * count[:, None]) / total).eigenvectors
-        means = self.means @ whitening
-        squares = (count[:, None] * means**2).sum(0)
-        psi = ((squares - self.seen) / (total - (count**2).sum() / total).clamp(min=1)).clamp(min=1e-6)
-        uncertain = psi / (1 + count[:, None] * psi)
-        expected = count[:, None] * uncertain * means
+        total, unseen = self.count.sum(), self.count == 0
+        identity = torch.eye(len(self.mean), dtype=torch.float64)
+        triangle = torch.linalg.cholesky(self.within + ridge * self.scale * identity)
+        whitening = torch.linalg.solve_triangular(triangle, identity, upper=False).T
+        variances, axes = torch.linalg.eigh(whitening.T @ self.between @ whitening)
+        whitening = whitening @ axes
+        psi = ((total * variances - self.seen) / (total - (self.count**2).sum() / total).clamp(min=1)).clamp(min=1e-6)
+        # One column for each seen label, and one for all others.
+        labels = torch.cat([(~unseen).nonzero()[:, 0], unseen.nonzero()[:1, 0]])
+        columns = ((~unseen).cumsum(0) - 1).masked_fill(unseen, len(labels) - 1)
+        distinct, counts = self.count[labels].unique(return_inverse=True)
+        uncertain = psi / (1 + distinct[:, None] * psi)
         precision = 1 / (1 + uncertain)
-        bias = -0.5 * ((expected**2 * precision).sum(1) + torch.log(1 + uncertain).sum(1))
-        prior = (count + 0.5) / (count + 0.5).sum()
-        weights = torch.cat([-0.5 * precision, expected * precision], dim=1).T
-        parts = (self.mean, whitening, weights, bias, prior.log())
-        return GaussianClassifier(*(part.float().contiguous() for part in parts))
+        expected = (distinct[:, None] * uncertain)[counts] * (self.means[labels] @ whitening)
+        weights = expected * precision[counts]
+        bias = -0.5 * ((expected * weights).sum(1) + torch.log(1 + uncertain).sum(1)[counts])
+        prior = (self.count[labels] + 0.5) / (self.count + 0.5).sum()
+        shared = columns.bincount(minlength=len(labels))
+        parts = (self.mean, whitening, shared, -0.5 * precision, weights, bias, prior.log())
+        mean, whitening, shared, *others = (part.float().contiguous() for part in parts)
+        return GaussianClassifier(mean, whitening, columns, shared, counts, *others)
