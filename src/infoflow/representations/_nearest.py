@@ -11,16 +11,18 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from infoflow.foundation import UserError
+from infoflow.models import fast_linear
 
 from ._views import Matrix, States, as_labels, as_view
 
 METRICS = ("cosine", "euclidean")
 
 _QUERIES, _ROWS = 4096, 4096
-"""Queries and rows in one block of scores (64 MB in float32).
+"""Queries and rows for which scores are computed from one copy of both.
 
 Only one block of rows is copied at a time. A million rows of width 768 take 3.1 GB, and the search only 0.3 GB more.
 """
+_AT_ONCE = 1024  # queries in one block of scores (16 MB in float32)
 _ROWS_BY_FAISS = 65_536
 """Rows given to faiss at a time. It splits them itself, and is as fast on this many as on all."""
 
@@ -45,7 +47,7 @@ def nearest(x: States, k: int, metric: str, queries: Int[Tensor, " query"]) -> I
     faiss (extra `faiss`) gives the same neighbours up to rounding and ties, about 1.3 to 2 times as fast.
     """
     by_faiss = find_spec("faiss") is not None and x.dtype == torch.float32
-    search, step = (_search_by_faiss, _ROWS_BY_FAISS) if by_faiss else (_BlockSearch(x.dtype), _ROWS)
+    search, step = (_search_by_faiss, _ROWS_BY_FAISS) if by_faiss else (_search, _ROWS)
     centre = x.mean(0)
     for chosen in queries.split(_QUERIES):
         wanted, _ = scored(x[chosen], metric, centre)
@@ -76,35 +78,29 @@ def scored(
     return shifted, -shifted.square().sum(1) / 2
 
 
-class _BlockSearch:
-    """Search by products of blocks. Scores reuse one buffer, since allocating memory would take a third of the time."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        self._scores = torch.empty(_QUERIES * _ROWS, dtype=dtype)
-
-    def __call__(
-        self,
-        best: _Best | None,
-        queries: Float[Tensor, "query width"],
-        base: Float[Tensor, "row width"],
-        offset: Float[Tensor, " row"] | None,
-        own: Int[Tensor, " query"],
-        start: int,
-        k: int,
-    ) -> _Best:
-        """Add better rows of this block, which begins at row `start`; `own` is each query's row within the block."""
-        scores = self._scores[: len(queries) * len(base)].view(len(queries), len(base))
-        if offset is None:
-            torch.mm(queries, base.mT, out=scores)
-        else:
-            torch.addmm(offset, queries, base.mT, out=scores)
-        here = ((own >= 0) & (own < len(base))).nonzero().squeeze(1)
-        scores[here, own[here]] = -torch.inf
-        if best is None or best.scores.shape[1] < k:
+def _search(
+    best: _Best | None,
+    queries: Float[Tensor, "query width"],
+    base: Float[Tensor, "row width"],
+    offset: Float[Tensor, " row"] | None,
+    own: Int[Tensor, " query"],
+    start: int,
+    k: int,
+) -> _Best:
+    """Add better rows of this block, which begins at row `start`; `own` is each query's row within the block."""
+    parts = []
+    for at in range(0, len(queries), _AT_ONCE):
+        part = slice(at, at + _AT_ONCE)
+        scores = fast_linear(queries[part], base, offset)
+        here = ((own[part] >= 0) & (own[part] < len(base))).nonzero().squeeze(1)
+        scores[here, own[part][here]] = -torch.inf
+        known = None if best is None else _Best(*(column[part] for column in best))
+        if known is None or known.scores.shape[1] < k:
             found = _Best(*scores.topk(min(k, len(base)), dim=1))
         else:
-            found = _above(scores, best.scores[:, -1:])
-        return _merged(best, _Best(found.scores, found.indices + start), k)
+            found = _above(scores, known.scores[:, -1:])
+        parts.append(_merged(known, _Best(found.scores, found.indices + start), k))
+    return _Best(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
 def _above(scores: Float[Tensor, "query row"], threshold: Float[Tensor, "query 1"]) -> _Best:
@@ -135,7 +131,7 @@ def _search_by_faiss(
     start: int,
     k: int,
 ) -> _Best:
-    """`_BlockSearch` by faiss, with an extra slot for the query itself among its neighbours."""
+    """`_search` by faiss, with an extra slot for the query itself among its neighbours."""
     import faiss  # pyright: ignore[reportMissingImports]  # the extra `faiss`
 
     metric = faiss.METRIC_INNER_PRODUCT if offset is None else faiss.METRIC_L2
