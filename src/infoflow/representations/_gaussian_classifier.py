@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
-from ._views import sums_by
+from ._views import gram, sums_by
 
 _CHUNK = 256  # number of rows whose logits fit in the cache
 _LEAST_LOGIT = -80.0  # relative to the largest logit; exponentials of lower logits are denormal and many times slower
@@ -86,7 +86,7 @@ class LabelledMoments:
         means = sums_by(labels, centred, num_labels)
         means /= count.clamp(min=1)[:, None]
         centred -= means[labels]
-        return cls(mean, means, count, centred.T @ centred / max(len(states) - int((count > 0).sum()), 1))
+        return cls(mean, means, count, gram(centred) / max(len(states) - int((count > 0).sum()), 1))
 
     @property
     def seen(self) -> int:
