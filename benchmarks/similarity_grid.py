@@ -28,10 +28,19 @@ from similarity import pwcca_by_qr
 from threadpoolctl import threadpool_limits
 
 from infoflow.foundation import block_of, set_threads
-from infoflow.representations import ItemPairs, LayerSpace, RankedSpace, centred_ranks, pwcca, rsa, space_values
+from infoflow.representations import (
+    BlockGroups,
+    ItemPairs,
+    LayerSpace,
+    RankedSpace,
+    centred_ranks,
+    pwcca,
+    rsa,
+    space_values,
+)
 from infoflow.representations._cca import canonical_of_overlap, weighted_mean
 from infoflow.representations._layer_space import LayerPair
-from infoflow.representations._paired_distance import BlockGroups, LayerView, distance_columns
+from infoflow.representations._paired_distance import LayerView, distance_columns
 
 TIMED_PAIRS = 3
 

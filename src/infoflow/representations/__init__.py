@@ -1,5 +1,6 @@
 """Representations and how they change: information, similarity, geometry, neighbours."""
 
+from ._block_groups import BlockGroups
 from ._cca import cca_correlations as cca_correlations
 from ._cca import correlations_svd, thin_svd, warn_few_rows
 from ._cca import pwcca as pwcca
@@ -41,7 +42,7 @@ from ._neighbours import ContextNeighbours as ContextNeighbours
 from ._neighbours import IdentityNeighbours as IdentityNeighbours
 from ._neighbours import PositionNeighbours as PositionNeighbours
 from ._neighbours import TagNeighbours as TagNeighbours
-from ._paired_distance import LAYER_DISTANCE, MODEL_DISTANCE, BlockGroups
+from ._paired_distance import LAYER_DISTANCE, MODEL_DISTANCE
 from ._paired_distance import LayerDistance as LayerDistance
 from ._paired_distance import ModelDistance as ModelDistance
 from ._rsa import ItemPairs, RankedSpace, centred_ranks, spearman_rows

@@ -19,9 +19,10 @@ from infoflow.foundation import UserError, block_of, current_display, hash64_arr
 from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
 
+from ._block_groups import BlockGroups
 from ._cca import canonical_of, check_side, weighted_mean
 from ._change_by_frequency import BIN_COLUMNS, GROUPS, RANK_EDGES, bin_keys, check_bins, equal_bins, too_few_by_default
-from ._paired_distance import BlockGroups, LayerView, paired_distance
+from ._paired_distance import LayerView, paired_distance
 
 Pool = Literal["others", "after"]
 Role = Literal["target", "control"]

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ._block_groups import BlockGroups
 from ._cca import orthonormal, singular_floor, whiten
 from ._cka import LEAST_ROWS, hsic_debiased
-from ._paired_distance import BlockGroups
 from ._views import by_direction, centred, gram, product
 
 _SHARE = 0.99  # of the variance, explained by the components that SVCCA keeps

@@ -1,10 +1,7 @@
 """Distances 1 − PWCCA on the same tokens: between layers of one model, and between models."""
 
-# G group of bootstrap blocks, D width; leading dimension G+1 of covariances: all rows, then all rows but group g
-
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -12,14 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.flow import SAMPLE_COLUMNS, PairMeasure, SampleMeasure, SampleRequest, TokenSample
-from infoflow.foundation import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, block_interval, stream
-from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
+from infoflow.foundation import NUM_REPLICATES, Interval, stream
+from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
+from ._block_groups import BlockGroups
 from ._cca import (
+    Canonical,
     Whitening,
     canonical_by_qr,
     canonical_of_covariance,
@@ -30,74 +29,12 @@ from ._cca import (
     weighted_mean,
     whiten,
 )
-from ._views import centred, product
-
-_WIDE = 256
-_GROUPS_OF_WIDE = 16  # each group costs a decomposition per layer; 64 of them take minutes above a width of 256
-_CANCELLED = 1e-6  # when a group is subtracted, a column that varies only in that group keeps this share of its norm
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BlockGroups:
-    """Groups of bootstrap blocks that are left out one at a time."""
-
-    num_groups: int
-    order: Int[Tensor, " token"]  # rows sorted by group
-    counts: Int[Tensor, " group"]
-
-    @classmethod
-    def of(cls, blocks: Int[np.ndarray, " token"], width: int, num_groups: int | None = None) -> "BlockGroups":
-        """The groups: by default one for each block, or fewer for wide states."""
-        if num_groups is None:
-            num_groups = NUM_BLOCKS if width <= _WIDE else _GROUPS_OF_WIDE
-        groups = torch.from_numpy(blocks % num_groups)
-        return cls(num_groups, groups.argsort(stable=True), groups.bincount(minlength=num_groups))
-
-    def covariances(
-        self, x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]
-    ) -> Float[Tensor, "leave_out width_x width_y"]:
-        """Unnormalised cross-covariances of centred views in group order: of all rows, then without each group."""
-        parts_x, parts_y = x.split(self.counts.tolist()), y.split(self.counts.tolist())
-        products = torch.stack([product(a, b) for a, b in zip(parts_x, parts_y, strict=True)]).to(torch.float64)
-        sums_x, sums_y = (
-            torch.stack([part.sum(0, dtype=torch.float64) for part in parts]) for parts in (parts_x, parts_y)
-        )
-        total = products.sum(0)
-        rest = (self.counts.sum() - self.counts).clamp(min=1).to(torch.float64)
-        # The remaining rows are no longer centred: their mean is minus the group's sum, divided by their number.
-        shift = sums_x.unsqueeze(2) * sums_y.unsqueeze(1) / rest[:, None, None]
-        return torch.cat([total.unsqueeze(0), total - products - shift])
-
-    def replicates(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " replicate"]:
-        """Bootstrap replicates (`linear_replicates`) from the values of all rows, then without each group.
-
-        A group's effect is divided among its blocks; the square root preserves its variance.
-        """
-        effects = self._effects(values) / np.sqrt(NUM_BLOCKS / self.num_groups)
-        return linear_replicates(values[0], values[0] - effects[np.arange(NUM_BLOCKS) % self.num_groups])
-
-    def interval(self, value: float, values: Float[np.ndarray, " leave_out"], scale: Scale = "any") -> Interval:
-        """The interval around `value`, given the values of all rows, then without each group."""
-        return block_interval(value, self._effects(values), units=int((self.counts > 0).sum()), scale=scale)
-
-    def _effects(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " group"]:
-        r"""Each group's contribution, without the effect of merely leaving out that many rows.
-
-        $$ e_g = (1 - s_g)(v - v_{(g)}) - s_g \sum_h (1 - s_h)(v - v_{(h)}) $$
-
-        s are the groups' shares of the rows. PWCCA is closer to 1 with fewer rows, so leaving out any rows lowers the
-        distance, and a large group lowers it more. The second term removes this effect, because a new sample would have
-        as many rows as this one.
-
-        Source: [@busing1999], the pseudo-values of unequal groups.
-        """
-        shares = (self.counts / self.counts.sum()).numpy()
-        added = (1 - shares) * (values[0] - values[1:])
-        return added - shares * added.sum()
+from ._cca_gradient import projection_weighted
+from ._views import centred
 
 
 class LayerView:
-    """One layer's states in group order, with its whitenings."""
+    """One layer's states in group order, with their whitening."""
 
     def __init__(self, states: Float[np.ndarray, "token width"], groups: BlockGroups) -> None:
         raw = torch.from_numpy(states)
@@ -105,11 +42,12 @@ class LayerView:
         self.centred = centred(raw.to(torch.float64)[groups.order])
 
     @cached_property
-    def whitenings(self) -> list[Whitening]:
-        """Whitenings of all rows, then without each group; all pairs of the layer share them."""
-        covariances = self.groups.covariances(self.centred, self.centred)
-        floor = _CANCELLED * covariances[0].diagonal().sqrt()
-        return [whiten(covariance, floor) for covariance in covariances]
+    def covariances(self) -> Float[Tensor, "leave_out width width"]:
+        return self.groups.covariances(self.centred, self.centred)
+
+    @cached_property
+    def white(self) -> Whitening:
+        return whiten(self.covariances[0])
 
 
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
@@ -121,7 +59,7 @@ def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
         return undefined_columns(len(x.centred))
     order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
     cross = x.centred.mT @ y.centred[order]
-    shuffled = canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross)
+    shuffled = canonical_of_covariance(x.white, y.white, cross)
     return paired_distance(x, y, side, 1 - weighted_mean(shuffled, side))
 
 
@@ -133,15 +71,18 @@ def undefined_columns(count: int) -> dict[str, Any]:
 def paired_distance(x: LayerView, y: LayerView, side: str, baseline: float) -> dict[str, Any]:
     """Estimate columns of 1 − PWCCA between two views of the same occurrences."""
     crosses = x.groups.covariances(x.centred, y.centred)
-    each = [canonical_of_covariance(*parts) for parts in zip(x.whitenings, y.whitenings, crosses, strict=True)]
-    values = 1 - np.array([weighted_mean(canonical, side) for canonical in each])
-    value = values[0]
-    if not (x.whitenings[0].safe and y.whitenings[0].safe):
-        value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
-    # Differences come from equally conditioned covariances, and are applied around the exact value.
+    value = 1 - weighted_mean(_canonical(x, y, crosses[0]), side)
+    a, b = x.white, y.white
+    gradient = projection_weighted(a.basis.mT @ crosses[0] @ b.basis, a.loadings, b.loadings, len(x.centred), side)
+    values = value - gradient.through(a.basis, b.basis).changes(crosses, x.covariances, y.covariances).numpy()
     ends = x.groups.interval(value, values, scale="positive")
-    replicates = x.groups.replicates(values) + (value - values[0])
-    return estimate(value, replicates, baseline, len(x.centred), ends=ends)
+    return estimate(value, x.groups.replicates(values), baseline, len(x.centred), ends=ends)
+
+
+def _canonical(x: LayerView, y: LayerView, cross: Float[Tensor, "width_x width_y"]) -> Canonical:
+    if x.white.safe and y.white.safe:
+        return canonical_of_covariance(x.white, y.white, cross)
+    return canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor)
 
 
 LAYER_DISTANCE = TableSchema(
@@ -168,7 +109,8 @@ class LayerDistance(SampleMeasure):
 
     Error bars are a first-order approximation to resampling sentences (`linear_replicates`), since the repeated rows of
     a bootstrap would bias PWCCA towards similarity. For states of width up to 256 each of 64 blocks is left out in
-    turn, for wider ones each of 16 groups of four blocks.
+    turn, for wider ones each of 16 groups of four blocks; the change is followed through the derivatives of PWCCA, as
+    in `SpaceSimilarity`.
 
     Args:
         occurrences: At most this many sampled tokens; at least 10, preferably 20, per dimension.

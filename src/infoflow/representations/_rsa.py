@@ -9,7 +9,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._paired_distance import BlockGroups
+from ._block_groups import BlockGroups
 from ._views import Matrix, States, as_view, as_views, centred
 
 DISSIMILARITIES = ("cosine", "euclidean", "correlation")

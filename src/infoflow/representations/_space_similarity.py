@@ -12,10 +12,11 @@ from infoflow.flow import SAMPLE_COLUMNS, PairMeasure, SampleRequest, TokenSampl
 from infoflow.foundation import UserError, as_written, current_display, stream
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
+from ._block_groups import BlockGroups
 from ._cca import ROWS_PER_DIMENSION, too_few_rows, warn_few_rows
 from ._cka import LEAST_ROWS
 from ._layer_space import LayerPair, LayerSpace
-from ._paired_distance import BlockGroups, undefined_columns
+from ._paired_distance import undefined_columns
 from ._rsa import ItemPairs, RankedSpace, centred_ranks, check_dissimilarity
 from ._space_metrics import SPACE_METRICS, space_values
 
