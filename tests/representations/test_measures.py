@@ -108,7 +108,7 @@ def test_replicates_of_distance_have_the_bootstraps_spread_and_its_pairing():
 
 
 def test_replicates_of_distance_have_the_spread_of_fresh_samples():
-    """20 rows for each of 24 dimensions: leaving out each block would give 1.4 to 1.6 times the spread."""
+    """20 rows for each of 24 dimensions: leaving out each block gave 1.3 times the spread of these samples."""
     rng, sample = np.random.default_rng(5), make_sample(num=480, num_states=2)
     mix, turn = rng.normal(size=(24, 24)) * np.exp(-np.arange(24) / 8)[:, None], 0.3 * rng.normal(size=(24, 24))
     values, spreads = [], []
@@ -119,7 +119,7 @@ def test_replicates_of_distance_have_the_spread_of_fresh_samples():
         [row] = LayerDistance().compute(fresh).to_dict("records")
         values.append(row["value"])
         spreads.append(np.std(row["replicates"]))
-    assert 0.8 < np.mean(spreads) / np.std(values) < 1.35
+    assert 0.8 < np.mean(spreads) / np.std(values) < 1.2
 
 
 def test_wide_states_leave_out_groups_of_blocks():
