@@ -3,8 +3,9 @@
 # N bootstrap block (64), L layer, H head, M mention
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +14,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infoflow.flow import Activations, AttentionKey, Need, Reader
+from infoflow.flow import Activations, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._attention_rows import Annotation, maxima, membership, uniform_attention, word_attention
-from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, each_head
+from ._attention_rows import Annotation, maxima
+from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, each_head
+from ._word_rows import AbstractWordMeasure, WordAnswers, WordRows, words_with
 
 _BRACKET = re.compile(r"(\()?([^()|\s]+)(\))?|(\))")
 _NAME = re.compile(r"^([^-\[]+)")
@@ -128,7 +130,7 @@ HEAD_COREFERENCE = TableSchema(
 )
 
 
-class Coreference(SummedMeasure):
+class Coreference(AbstractWordMeasure):
     """How often a head attends from a mention to one of its antecedents.
 
     Attention is merged into words, with the diagonal set to 0. A mention's head word follows from the tree if the
@@ -143,8 +145,6 @@ class Coreference(SummedMeasure):
     """
 
     table: ClassVar[TableSchema] = HEAD_COREFERENCE
-    needs: frozenset[Need] = frozenset({"attention"})
-    by_token = True
 
     def __init__(self, column: str = "entity", candidates: str = "words") -> None:
         super().__init__()
@@ -152,36 +152,22 @@ class Coreference(SummedMeasure):
             raise UserError(f'candidates must be "words" or "mentions". Got {candidates}.')
         self.column, self.candidates = column, candidates
         self._annotation: Annotation | None = None
-        self._stack = ""
 
     def prepare(self, reader: Reader) -> None:
         self._stack = reader.source_stack
         optional = [name for name in ("head", "upos") if name in reader.corpus.columns]
         self._annotation = Annotation.of(reader.corpus, ("words", self.column, *optional))
 
-    def update(self, activations: Activations) -> None:
-        key: AttentionKey = (self._stack, "self")
+    def ask(self, activations: Activations) -> Callable[[int], WordAnswers] | None:
+        if self._annotation is None:
+            return None
         stream = activations.streams[self._stack]
-        if self._annotation is None or key not in activations.attention or int(stream.words.max()) < 0:
-            return
-        of_word = membership(stream.words)
-        present, counted = of_word.any(1), (of_word & stream.counted.unsqueeze(2)).any(1)
+        present, counted = words_with(stream.words >= 0, stream.words), words_with(stream.counted, stream.words)
         mentions = self._mentions(activations.sentence_ids)
-        questions = _Questions(mentions, present, counted, activations.blocks.numpy())
+        questions = _Questions(mentions, present, counted, activations.blocks.cpu().numpy())
         for name, sums in questions.controls().items():
             self._add(name, sums)
-        if questions.empty:
-            return
-        allowed = questions.allowed(self.candidates).to(stream.words.device)
-        masks = activations.visible_keys(key)
-        uniform = {id(mask): word_attention(uniform_attention(mask), stream.words) for mask in masks}
-        of_mask = {mask: questions.hits(one, one, allowed) for mask, one in uniform.items()}
-        hits = [
-            questions.hits(word_attention(weights.float(), stream.words), uniform[id(mask)], allowed)
-            for weights, mask in zip(activations.attention[key], masks, strict=True)
-        ]
-        self._add_layers("uniform", [of_mask[id(mask)] for mask in masks])
-        self._add_layers("hits", hits)
+        return None if questions.empty else partial(_Answers, questions, self.candidates)
 
     def _mentions(self, sentence_ids: np.ndarray) -> list[tuple[list[Mention], Sequence[str]]]:
         assert self._annotation is not None
@@ -190,7 +176,7 @@ class Coreference(SummedMeasure):
         return [(read_mentions(s[self.column], s.get("head"), s.get("upos")), s["words"]) for s in sentences]
 
     def result(self) -> pd.DataFrame:
-        rows = self._rows() if "hits.0" in self._sums else []
+        rows = self._rows() if "all.hits.0" in self._sums else []
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -200,8 +186,8 @@ class Coreference(SummedMeasure):
             total = count[:, number].sum()
             if total == 0:
                 continue
-            uniform = [sums[:, 0, number].sum() / total for sums in self._layers("uniform")]
-            for layer, head, hits in each_head(self._layers("hits")):
+            uniform = [sums[:, 0, number].sum() / total for sums in self._layers("all.uniform")]
+            for layer, head, hits in each_head(self._layers("all.hits")):
                 estimate = ratio_estimate(hits[:, number], count[:, number], near[:, number].sum() / total, "share")
                 where = {STACK: self._stack, KIND: "self", LAYER: layer, HEAD: head}
                 controls = {HEAD_MATCH: match[:, number].sum() / total, UNIFORM: uniform[layer]}
@@ -215,20 +201,21 @@ class _Questions:
     def __init__(
         self,
         sentences: list[tuple[list[Mention], Sequence[str]]],
-        present: Bool[Tensor, "sentence word"],
-        counted: Bool[Tensor, "sentence word"],
+        present: Bool[np.ndarray, "sentence word"],
+        counted: Bool[np.ndarray, "sentence word"],
         blocks: np.ndarray,
     ) -> None:
-        self._present, self._blocks = present.cpu(), blocks
-        self._anaphors: list[tuple[int, Mention, set[int], set[int], bool, bool]] = []
+        self._present, self._blocks = torch.from_numpy(present), blocks
+        self._anaphors: list[tuple[int, Mention, set[int], bool, bool]] = []
+        self._heads = torch.zeros_like(self._present)  # the head words of all mentions
         for b, (mentions, words) in enumerate(sentences):
             there = [m for m in mentions if m.head < present.shape[1] and bool(present[b, m.head])]
+            self._heads[b, [m.head for m in there]] = True
             for index, mention in enumerate(there):
                 right = antecedents(there, index)
                 if right and counted[b, mention.head]:
-                    before = {m.head for m in there if m.head < mention.head}
                     near, match = nearest(there, index), head_match(there, index, words)
-                    self._anaphors.append((b, mention, right, before, near in right, match in right))
+                    self._anaphors.append((b, mention, right, near in right, match in right))
 
     @property
     def empty(self) -> bool:
@@ -237,36 +224,60 @@ class _Questions:
     def controls(self) -> dict[str, np.ndarray]:
         """(64, type) numbers of mentions, and of mentions that each control predicts correctly."""
         sums = {name: np.zeros((NUM_BLOCKS, len(TYPES))) for name in ("count", "nearest", "match")}
-        for b, mention, _, _, near, match in self._anaphors:
+        for b, mention, _, near, match in self._anaphors:
             for number in _types(mention):
                 for name, score in (("count", 1), ("nearest", near), ("match", match)):
                     sums[name][self._blocks[b], number] += score
         return sums
 
-    def allowed(self, candidates: str) -> Bool[Tensor, "mention word"]:
-        """The candidate words of each mention."""
-        rows = self._present[[b for b, *_ in self._anaphors]].clone()
-        for row, (_, mention, _, before, _, _) in zip(rows, self._anaphors, strict=True):
-            row[mention.head] = False
-            if candidates == "mentions":
-                row &= torch.isin(torch.arange(len(row)), torch.tensor(sorted(before)))
-        return rows
+    @property
+    def heads(self) -> np.ndarray:
+        """The head word of each mention."""
+        return np.array([mention.head for _, mention, *_ in self._anaphors])
 
-    def hits(
-        self,
-        merged: Float[Tensor, "sentence head word word"],
-        uniform: Float[Tensor, "sentence head=1 word word"],
-        allowed: Bool[Tensor, "mention word"],
-    ) -> Float[np.ndarray, "block head type"]:
-        at = [b for b, *_ in self._anaphors], slice(None), [mention.head for _, mention, *_ in self._anaphors]
-        rows, visible = merged[at], uniform[at] > 0  # mention, head, word
-        chosen = maxima(rows.unsqueeze(2), (visible & allowed.unsqueeze(1)).unsqueeze(2)).squeeze(2).cpu().numpy()
-        sums = np.zeros((NUM_BLOCKS, merged.shape[1], len(TYPES)))
-        for (b, mention, right, *_), answers in zip(self._anaphors, chosen, strict=True):
+    def allowed(self, candidates: str, chosen: np.ndarray) -> Bool[Tensor, "mention word"]:
+        """The candidate words of the chosen mentions."""
+        found = self._present[[self._anaphors[index][0] for index in chosen]].clone()
+        for row, index in zip(found, chosen, strict=True):
+            b, mention, *_ = self._anaphors[index]
+            if candidates == "mentions":
+                row &= self._heads[b]
+                row[mention.head :] = False
+            row[mention.head] = False
+        return found
+
+    def hits(self, shares: Float[Tensor, "mention head word"], chosen: np.ndarray) -> np.ndarray:
+        """(64, head, type) sums of the chosen mentions' shares on right answers."""
+        sums = np.zeros((NUM_BLOCKS, shares.shape[1], len(TYPES)))
+        for index, answers in zip(chosen, shares.cpu().numpy(), strict=True):
+            b, mention, right, *_ = self._anaphors[index]
             hit = answers[:, list(right)].sum(1)
             for number in _types(mention):
                 sums[self._blocks[b], :, number] += hit
         return sums
+
+    def rows(self, rows: WordRows, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+        """The chosen mentions' weights (mention, head, word) and the words that they may attend to."""
+        sentence = torch.tensor([self._anaphors[index][0] for index in chosen])
+        word = torch.from_numpy(self.heads[chosen] - rows.first)
+        return rows.weights[sentence, :, word], rows.visible[sentence, word]
+
+
+class _Answers(WordAnswers):
+    def __init__(self, questions: _Questions, candidates: str, heads: int) -> None:
+        self._questions, self._candidates = questions, candidates
+        self._sums = np.zeros((NUM_BLOCKS, heads, len(TYPES)))
+
+    def add(self, rows: WordRows) -> None:
+        here = np.flatnonzero(rows.holds(self._questions.heads))
+        if len(here):
+            weights, visible = self._questions.rows(rows, here)
+            allowed = visible & self._questions.allowed(self._candidates, here).to(visible.device)
+            shares = maxima(weights.unsqueeze(2), allowed[:, None, None]).squeeze(2)
+            self._sums += self._questions.hits(shares, here)
+
+    def sums(self) -> dict[str, np.ndarray]:
+        return {"all": self._sums}
 
 
 def _types(mention: Mention) -> list[int]:

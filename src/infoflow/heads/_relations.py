@@ -3,7 +3,7 @@
 # N bootstrap block (64), L layer, H head, R relation, D direction (2), O offset, E edge
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infoflow.flow import Activations, AttentionKey, Need, Reader
+from infoflow.flow import Activations, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor, as_written
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
@@ -27,16 +27,13 @@ from ._attention_rows import (
     Edges,
     check_attention,
     clark_edges,
-    maxima,
-    membership,
     reachable,
     read_edges,
     token_edges,
-    uniform_attention,
     voita_edges,
-    word_attention,
 )
-from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, compact, each_head
+from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, compact, each_head
+from ._word_rows import AbstractWordMeasure, WordAnswers, WordRows, words_with
 
 CONVENTIONS = ("voita", "clark")
 MULTIPLES = ("per_edge", "any")
@@ -76,7 +73,7 @@ HEAD_RELATIONS = TableSchema(
 )
 
 
-class RelationScores(SummedMeasure):
+class RelationScores(AbstractWordMeasure):
     r"""Accuracy of every head on every dependency relation, by the conventions of Voita and of Clark.
 
     Attention is first summed into words (`word_attention`); special tokens are left out without renormalisation.
@@ -104,8 +101,6 @@ class RelationScores(SummedMeasure):
     """
 
     table: ClassVar[TableSchema] = HEAD_RELATIONS
-    needs: frozenset[Need] = frozenset({"attention"})
-    by_token = True
 
     def __init__(
         self,
@@ -128,7 +123,7 @@ class RelationScores(SummedMeasure):
         self.subwords, self.multi = subwords, multi
         self._trees: Annotation | None = None
         self._codes: dict[str, int] = {}
-        self._stack, self._reach = "", _REACH
+        self._reach = _REACH
 
     def prepare(self, reader: Reader) -> None:
         self._stack = reader.source_stack
@@ -158,11 +153,16 @@ class RelationScores(SummedMeasure):
         fresh = copy.copy(self)
         fresh._sums, fresh._reach = {}, mask.shape[1] - 1
         fresh._codes = {label: code for code, label in enumerate([*labels, ALL])}
-        visible = AttentionRows.of_tokens(mask).admissible.unsqueeze(1)
+        visible = AttentionRows.of_tokens(mask).admissible
         blocks = np.zeros(len(mask), dtype=np.int64)
-        for name, chosen in fresh._questions(edges, causal=False):
+        questions = dict(fresh._questions(edges, causal=False))
+        for name, chosen in questions.items():
             fresh._count(name, chosen, blocks)
-            fresh._add_layers(f"{name}.hits", [fresh._hits(name, one, visible, chosen, blocks) for one in weights])
+        for layer, one in enumerate(weights):
+            answers = _Answers(fresh, questions, tuple(mask.shape), one.shape[1], blocks)
+            answers.add(WordRows(first=0, weights=one, visible=visible))
+            for name, sums in answers.sums().items():
+                fresh._add(f"{name}.hits.{layer}", sums)
         rows = [
             {**keys, "accuracy": float(hits.sum() / count.sum()), "baseline": baseline, "count": int(count.sum())}
             for keys, hits, count, baseline in fresh._scores()
@@ -172,33 +172,20 @@ class RelationScores(SummedMeasure):
             [CONVENTION, RELATION, DIRECTION], kind="stable", ignore_index=True
         )
 
-    def update(self, activations: Activations) -> None:
-        key: AttentionKey = (self._stack, "self")
+    def ask(self, activations: Activations) -> Callable[[int], WordAnswers] | None:
+        if self._trees is None:
+            return None
         stream = activations.streams[self._stack]
-        if self._trees is None or key not in activations.attention or int(stream.words.max()) < 0:
-            return
-        of_word = membership(stream.words)
-        present, counted = of_word.any(1), (of_word & stream.counted.unsqueeze(2)).any(1).cpu().numpy()
-        edges = read_edges(self._trees.rows(activations.sentence_ids), present.cpu().numpy(), self._codes)
+        present, counted = words_with(stream.words >= 0, stream.words), words_with(stream.counted, stream.words)
+        edges = read_edges(self._trees.rows(activations.sentence_ids), present, self._codes)
         causal = activations.model.anatomy.stack(self._stack).causal
         questions = {
             name: chosen.take(counted[chosen.sentence, chosen.start]) for name, chosen in self._questions(edges, causal)
         }
         blocks = activations.blocks.cpu().numpy()
-        masks = activations.visible_keys(key)
-        uniform = {id(mask): word_attention(uniform_attention(mask), stream.words, self.subwords) for mask in masks}
-        visible = {mask: one > 0 for mask, one in uniform.items()}
         for name, chosen in questions.items():
             self._count(name, chosen, blocks)
-            of_mask = {mask: self._hits(name, one, visible[mask], chosen, blocks) for mask, one in uniform.items()}
-            self._add_layers(f"{name}.uniform", [of_mask[id(mask)] for mask in masks])
-        hits: dict[str, list[np.ndarray]] = {name: [] for name in questions}
-        for weights, mask in zip(activations.attention[key], masks, strict=True):
-            merged = word_attention(weights.float(), stream.words, self.subwords)
-            for name, chosen in questions.items():
-                hits[name].append(self._hits(name, merged, visible[id(mask)], chosen, blocks))
-        for name, layers in hits.items():
-            self._add_layers(f"{name}.hits", layers)
+        return lambda heads: _Answers(self, questions, present.shape, heads, blocks)
 
     def _questions(self, edges: dict[str, np.ndarray], causal: bool) -> Iterator[tuple[str, Edges]]:
         """The edges of each convention and direction, with the name `convention.direction number`."""
@@ -210,17 +197,10 @@ class RelationScores(SummedMeasure):
                     chosen = reachable(chosen, governors_attend=not voita and number == 1)
                 yield f"{convention}.{number}", chosen
 
-    def _hits(
-        self,
-        name: str,
-        merged: Float[Tensor, "sentence head word word"],
-        visible: Bool[Tensor, "sentence head=1 word word"],
-        chosen: Edges,
-        blocks: np.ndarray,
+    def by_relation(
+        self, name: str, hit: Float[np.ndarray, "edge head"], chosen: Edges, blocks: np.ndarray
     ) -> Float[np.ndarray, "block head relation"]:
         """Edges (or query words, with `multi="any"`) that each head hits."""
-        answers = _answers(merged, visible, name).cpu().numpy()
-        hit = answers[chosen.sentence, :, chosen.start, chosen.goal].astype(np.float64) * (chosen.goal >= 0)[:, None]
         groups, first = self._groups(name, chosen)
         if groups is not None:
             pooled = np.zeros((len(first), hit.shape[1]))
@@ -317,12 +297,88 @@ def relation_scores(
     return measure.of(attention, valid, governors, relations).drop(columns=CONVENTION)
 
 
-def _answers(merged: Tensor, visible: Tensor, name: str) -> Float[Tensor, "sentence head asked word"]:
-    """Attention of each query word to each word; `visible` are the words that words may attend to."""
-    if name.startswith("voita"):
-        return maxima(merged, visible)
-    others = visible & ~torch.eye(merged.shape[2], dtype=torch.bool, device=merged.device)
-    return maxima(merged, others) if name.endswith("0") else maxima(merged.mT, others.mT)
+class _Answers(WordAnswers):
+    """The edges that each head of a layer hits: 1/m if m words have the same largest weight."""
+
+    def __init__(
+        self,
+        measure: RelationScores,
+        questions: Mapping[str, Edges],
+        shape: tuple[int, ...],
+        heads: int,
+        blocks: np.ndarray,
+    ) -> None:
+        self._measure, self._questions, self._blocks = measure, questions, blocks
+        self._hits = {
+            name: torch.zeros(len(chosen.start), heads, dtype=torch.float64) for name, chosen in questions.items()
+        }
+        self._largest = torch.zeros(shape[0], heads, shape[1], dtype=torch.float64)  # of each column
+        self._ties = torch.zeros(shape[0], heads, shape[1], dtype=torch.int64)  # the words that share it
+
+    def add(self, rows: WordRows) -> None:
+        visible, number = rows.visible, torch.arange(rows.visible.shape[2], device=rows.visible.device)
+        others = visible & (number != rows.first + torch.arange(visible.shape[1], device=number.device).unsqueeze(1))
+        if any(name.startswith("voita") for name in self._questions):
+            self._add_rows("voita", rows, visible)
+        if "clark.0" in self._questions:
+            self._add_rows("clark.0", rows, others)
+            self._add_columns("clark.1", rows, others)
+
+    def _add_rows(self, convention: str, rows: WordRows, allowed: Bool[Tensor, "sentence row word"]) -> None:
+        """Edges from a word of these rows to the word with its largest weight."""
+        largest, ties = _largest(rows.weights, allowed, dim=3)
+        for name in [name for name in self._questions if name.startswith(convention)]:
+            chosen = self._questions[name]
+            here = np.flatnonzero(rows.holds(chosen.start) & (chosen.goal >= 0))
+            sentence, start, goal = _at(chosen.take(here))
+            row = start - rows.first
+            best = rows.weights[sentence, :, row, goal] == largest[sentence, :, row]
+            best &= allowed[sentence, row, goal].unsqueeze(1)
+            self._hits[name][here] = (best / ties[sentence, :, row].clamp(min=1)).double().cpu()
+
+    def _add_columns(self, name: str, rows: WordRows, allowed: Bool[Tensor, "sentence row word"]) -> None:
+        """Edges to a word from the word that attends most to it; until all rows are read, hits hold the weights."""
+        largest, ties = (one.cpu() for one in _largest(rows.weights, allowed, dim=2))
+        largest = largest.double()
+        most = torch.maximum(self._largest, largest)
+        self._ties = self._ties * (self._largest == most) + ties * (largest == most)
+        self._largest = most
+        chosen = self._questions[name]
+        here = np.flatnonzero(rows.holds(chosen.goal))
+        sentence, start, goal = _at(chosen.take(here))
+        weights = rows.weights[sentence, :, goal - rows.first, start].double()
+        hidden = ~allowed[sentence, goal - rows.first, start].unsqueeze(1)
+        self._hits[name][here] = weights.masked_fill(hidden, -1).cpu()
+
+    def sums(self) -> dict[str, Float[np.ndarray, "block head relation"]]:
+        hits = dict(self._hits)
+        if "clark.1" in hits:
+            chosen = self._questions["clark.1"]
+            sentence, start, goal = _at(chosen)
+            best = (hits["clark.1"] == self._largest[sentence, :, start]) & (goal >= 0).unsqueeze(1)
+            hits["clark.1"] = best / self._ties[sentence, :, start].clamp(min=1)
+        return {
+            name: self._measure.by_relation(name, hit.double().numpy(), self._questions[name], self._blocks)
+            for name, hit in hits.items()
+        }
+
+
+def _at(chosen: Edges) -> tuple[Tensor, Tensor, Tensor]:
+    """Sentence, query word and goal of each edge."""
+    return torch.from_numpy(chosen.sentence), torch.from_numpy(chosen.start), torch.from_numpy(chosen.goal)
+
+
+def _largest(
+    weights: Float[Tensor, "sentence head row word"], allowed: Bool[Tensor, "sentence row word"], dim: int
+) -> tuple[Tensor, Tensor]:
+    """The largest allowed weight along a dimension, and how many share it; without one, 0 and 0."""
+    kept = weights.masked_fill(~allowed.unsqueeze(1), -1)
+    if not kept.shape[dim]:
+        empty = kept.sum(dim)
+        return empty, empty.long()
+    largest = kept.amax(dim, keepdim=True)
+    ties = ((kept == largest) & (largest >= 0)).sum(dim)
+    return largest.squeeze(dim).clamp(min=0), ties
 
 
 def _cells(blocks: np.ndarray, cells: np.ndarray, num: int) -> Float[np.ndarray, "block cell"]:

@@ -1,0 +1,170 @@
+"""Attention from word to word, layer by layer, and a few queries at a time in long texts."""
+
+# B sentence, H head, Q query, K key, W word, R words whose rows are complete
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from infoflow.flow import Activations, AttentionKey, Need
+
+from ._attention_rows import uniform_attention, word_attention
+from ._head_measure import SummedMeasure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WordRows:
+    """Complete rows of word attention; the last head is a control with equal weights on all visible keys."""
+
+    first: int  # the word of the first row
+    weights: Float[Tensor, "sentence head row word"]
+    visible: Bool[Tensor, "sentence row word"]  # the words that each word may attend to
+
+    def holds(self, words: np.ndarray) -> np.ndarray:
+        """Mask of the words that have a row here."""
+        return (words >= self.first) & (words < self.first + self.weights.shape[2])
+
+
+class WordAnswers:
+    """One layer's answers to an `AbstractWordMeasure`'s questions about a batch, summed over blocks of queries."""
+
+    @abstractmethod
+    def add(self, rows: WordRows) -> None:
+        """Read further rows."""
+
+    @abstractmethod
+    def sums(self) -> dict[str, Float[np.ndarray, "block head *x"]]:
+        """The sums of the hits of each head, and of the control as the last head, once all rows have been read."""
+
+
+@dataclass(slots=True)
+class _Layer:
+    answers: WordAnswers
+    heads: "_Merger"
+    control: "_Merger"
+
+
+class AbstractWordMeasure(SummedMeasure):
+    """A statistic of word attention in the stack that reads the corpus's own text, whose words are annotated.
+
+    For each name that `WordAnswers.sums` has, the state holds the sums `name.hits` and `name.uniform` of each layer.
+    """
+
+    needs: frozenset[Need] = frozenset({"attention"})
+    by_token = True
+    subwords = "mean"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stack = ""
+        self._asked: Any = None
+        self._open: _Layer | None = None
+        self._read: dict[int, dict[str, np.ndarray]] = {}
+
+    @abstractmethod
+    def ask(self, activations: Activations) -> Callable[[int], WordAnswers] | None:
+        """Add the counts and controls of a batch; return what makes the answers of that many heads, or None."""
+
+    def update(self, activations: Activations) -> None:
+        key: AttentionKey = (self._stack, "self")
+        masks = activations.visible_keys(key) if key in activations.attention else []
+        for layer, mask in enumerate(masks):
+            own = {"attention": {key: [activations.attention[key][layer]]}, "visible": {key: [mask]}, "mask": (mask,)}
+            self.update_block(replace(activations, **own), layer)
+        if self._read:
+            known = next(iter(self._read.values()))
+            none = {name: sums[:, :1] * 0 for name, sums in known.items()}  # no head, and the control
+            last = max(*self._read, len(activations.model.anatomy.stack(self._stack).layers) - 1)
+            for layer in range(last + 1):  # a layer without attention (hybrid models) has none
+                for name, sums in self._read.get(layer, none).items():
+                    self._add(f"{name}.hits.{layer}", sums[:, :-1])
+                    self._add(f"{name}.uniform.{layer}", sums[:, -1:])
+        self._asked, self._open, self._read = None, None, {}
+
+    def update_block(self, activations: Activations, layer: int) -> None:
+        """Add a layer's attention, or some of its queries in a long text, see `AttentionByBlocks`."""
+        key: AttentionKey = (self._stack, "self")
+        words = activations.streams[self._stack].words
+        if key not in activations.attention or int(words.max()) < 0:
+            return
+        if self._asked is None:
+            self._asked = (self.ask(activations),)
+        (answer,) = self._asked
+        (weights,), (visible,) = activations.attention[key], activations.visible_keys(key)
+        if answer is None:
+            return
+        start, stop, _ = activations.queries.indices(words.shape[1])
+        if start == 0:
+            self._open = _Layer(
+                answer(weights.shape[1] + 1), _Merger(words, self.subwords), _Merger(words, self.subwords)
+            )
+        if self._open is None:
+            return
+        merge = self._open.control.rows
+        _, control = activations.shared(
+            (*key, id(self)), (visible,), lambda: merge(uniform_attention(visible), start, stop)
+        )
+        first, rows = self._open.heads.rows(weights.float(), start, stop)
+        merged = torch.cat([rows, control], dim=1)
+        self._open.answers.add(WordRows(first=first, weights=merged, visible=control.squeeze(1) > 0))
+        if stop == words.shape[1]:
+            self._read[layer], self._open = self._open.answers.sums(), None
+
+
+@dataclass(slots=True)
+class _Merger:
+    """Merges the rows of a matrix, as they come, into those of words; see `word_attention`."""
+
+    words: Int[Tensor, "sentence token"]
+    merge: str
+    _first: int = 0  # the first word whose row is not complete
+    _begun: Tensor | None = field(default=None)  # the parts of rows that have been read, from that word on
+
+    def rows(
+        self, weights: Float[Tensor, "sentence head query key"], start: int, stop: int
+    ) -> tuple[int, Float[Tensor, "sentence head row word"]]:
+        """The word of the first row, and all rows that are complete with the queries `start`..`stop`."""
+        if (start, stop) == (0, self.words.shape[1]):
+            return 0, word_attention(weights, self.words, self.merge)
+        num = int(self.words.max()) + 1
+        by_key = sum_of_parts(weights.permute(0, 3, 1, 2).flatten(2), self.words, num)
+        by_query = by_key.unflatten(2, weights.shape[1:3]).permute(0, 3, 2, 1)  # sentence, query, head, word
+        own, first = self.words[:, start:stop], self._first
+        if self.merge == "first":
+            before = torch.cat([self.words.new_full((len(own), 1), -1), self.words[:, :-1]], dim=1)[:, start:stop]
+            own = own.masked_fill(own == before, -1)
+        size = max(int(own.max()) + 1 - first, 0 if self._begun is None else self._begun.shape[1])
+        parts = sum_of_parts(by_query.flatten(2), torch.where(own < 0, own, own - first), size)
+        parts = parts.unflatten(2, by_query.shape[2:])
+        if self._begun is not None:
+            parts[:, : self._begun.shape[1]] += self._begun
+        later = self.words[:, stop:]
+        self._first = int(later.masked_fill(later < 0, num).amin()) if later.shape[1] else num
+        done = min(self._first - first, size)
+        self._begun = parts[:, done:].clone()
+        if self.merge == "mean":
+            tokens = sum_of_parts(torch.ones_like(self.words, dtype=parts.dtype).unsqueeze(2), self.words, num)
+            parts = parts[:, :done] / tokens[:, first : first + done].unsqueeze(3).clamp(min=1)
+        return first, parts[:, :done].transpose(1, 2)
+
+
+def sum_of_parts(
+    values: Float[Tensor, "sentence part x"], whole: Int[Tensor, "sentence part"], num: int
+) -> Float[Tensor, "sentence whole x"]:
+    """Sums over the parts of each of `num` wholes; −1: the part belongs to none."""
+    start = torch.arange(len(whole), device=whole.device).unsqueeze(1) * num
+    place = torch.where(whole < 0, len(whole) * num, whole + start)
+    sums = values.new_zeros(len(whole) * num + 1, values.shape[2])
+    return sums.index_add_(0, place.flatten(), values.flatten(0, 1))[:-1].unflatten(0, (len(whole), num))
+
+
+def words_with(tokens: Bool[Tensor, "sentence token"], words: Int[Tensor, "sentence token"]) -> np.ndarray:
+    """(sentence, word) mask of the words that have one of the tokens."""
+    found = sum_of_parts(tokens.float().unsqueeze(2), words, int(words.max()) + 1)
+    return (found.squeeze(2) > 0).cpu().numpy()
