@@ -33,11 +33,11 @@ from infoflow.heads import (
     SpecialGradient,
     SurfaceStatistics,
 )
+from infoflow.lenses import Lens
 from infoflow.representations import (
     IntraSentence,
     IntrinsicDimension,
     LayerDistance,
-    Lens,
     MutualInformation,
     UsableInformation,
     WordGeometry,
