@@ -17,6 +17,9 @@ from infoflow.flow import Activations, AttentionKey, Need
 from ._attention_rows import uniform_attention, word_attention
 from ._head_measure import SummedMeasure
 
+_SHORT = 256  # tokens up to which products with a matrix of words are faster than sums over the tokens of each word
+_AT_A_TIME = 1 << 24  # weights of a longer text that are copied at a time
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordRows:
@@ -106,15 +109,34 @@ class AbstractWordMeasure(SummedMeasure):
             )
         if self._open is None:
             return
-        merge = self._open.control.rows
-        _, control = activations.shared(
-            (*key, id(self)), (visible,), lambda: merge(uniform_attention(visible), start, stop)
-        )
-        first, rows = self._open.heads.rows(weights.float(), start, stop)
-        merged = torch.cat([rows, control], dim=1)
-        self._open.answers.add(WordRows(first=first, weights=merged, visible=control.squeeze(1) > 0))
+        whole = words.shape[1] <= _SHORT
+        step = stop - start if whole else max(1, _AT_A_TIME // weights[:, :, :1].numel())
+        for begin in range(0, stop - start, step):
+            part = slice(begin, min(begin + step, stop - start))
+            self._add_rows(activations, key, weights[:, :, part], visible, start, part)
         if stop == words.shape[1]:
             self._read[layer], self._open = self._open.answers.sums(), None
+
+    def _add_rows(
+        self,
+        activations: Activations,
+        key: AttentionKey,
+        weights: Float[Tensor, "sentence head query key"],
+        visible: Bool[Tensor, "sentence query key"],
+        start: int,
+        part: slice,
+    ) -> None:
+        """Add a part of the queries, of which the first in `visible` has the number `start`."""
+        assert self._open is not None
+        layer, places = self._open, (start + part.start, start + part.stop)
+        _, control = activations.shared(
+            (*key, id(self), part.start),
+            (visible,),
+            lambda: layer.control.rows(uniform_attention(visible[:, part]), *places),
+        )
+        first, rows = layer.heads.rows(weights.float(), *places)
+        merged = torch.cat([rows, control], dim=1)
+        layer.answers.add(WordRows(first=first, weights=merged, visible=control.squeeze(1) > 0))
 
 
 @dataclass(slots=True)
@@ -130,7 +152,7 @@ class _Merger:
         self, weights: Float[Tensor, "sentence head query key"], start: int, stop: int
     ) -> tuple[int, Float[Tensor, "sentence head row word"]]:
         """The word of the first row, and all rows that are complete with the queries `start`..`stop`."""
-        if (start, stop) == (0, self.words.shape[1]):
+        if stop - start == self.words.shape[1] <= _SHORT:
             return 0, word_attention(weights, self.words, self.merge)
         num = int(self.words.max()) + 1
         by_key = sum_of_parts(weights.permute(0, 3, 1, 2).flatten(2), self.words, num)
