@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from infoflow.heads import (
     SurfaceStatistics,
     TellingSentences,
     head_roles,
+    word_attention,
 )
 from infoflow.models import load_model, tap
 from infoflow.representations import InfluenceByFrequency
@@ -140,6 +142,35 @@ def test_reading_by_blocks_changes_no_answer_about_words(model, trees, where):
         assert len(table)
         keys = ["value", "count", "baseline", "uniform", *(["offset"] if "relations" in name else ["head_match"])]
         np.testing.assert_allclose(found[name][keys], table[keys], atol=1e-9, err_msg=name)
+
+
+def test_answers_about_words_of_a_long_text_against_a_loop(model, trees):
+    """A head's largest weight in the matrix of all words, for each edge that runs backwards."""
+    for matrix in [one for one in model.module.parameters() if one.ndim > 1]:
+        matrix.data *= 20
+    model.module.set_attn_implementation("eager")
+    corpus = trees.select(np.array([0]))
+    stream = Reader(model, corpus, max_length=1000, seed=0, decoder=False).padded(np.array([0])).streams["decoder"]
+    with torch.no_grad():
+        layers = model.module(stream.input_ids, output_attentions=True).attentions
+    hits, count = np.zeros((4, len(layers), 4)), np.zeros(4)
+    merged = [word_attention(weights, stream.words)[0].numpy() for weights in layers]
+    for dependent, head in enumerate(corpus[0].head):
+        later, earlier = max(dependent, head), min(dependent, head)
+        kinds = [0, 2] if later == dependent else [1, 3]  # Voita and Clark, from the dependent or from the head
+        for kind in kinds if head >= 0 else []:
+            count[kind] += 1
+            for layer, weights in enumerate(merged):
+                without = weights * (1 - np.eye(weights.shape[1])) if kind > 1 else weights
+                answers = without[:, :, dependent].argmax(1) if kind == 3 else without[:, later].argmax(1)
+                hits[kind, layer] += answers == (later if kind == 3 else earlier)
+    table = measure(model, corpus, [RelationScores(minimum=1)], BLOCKS)["head_relations"].query("relation != 'all'")
+    table = table.assign(hits=table["value"] * table["count"])
+    for kind, name in enumerate(product(["voita", "clark"], ["dependent→head", "head→dependent"])):
+        own = table[(table["convention"] == name[0]) & (table["direction"] == name[1])]
+        sums = own.groupby(["layer", "head"])[["hits", "count"]].sum()
+        assert sums["count"].unique().tolist() == [count[kind]]
+        np.testing.assert_allclose(sums["hits"].to_numpy(), hits[kind].ravel(), atol=1e-6, err_msg=str(name))
 
 
 def test_blocks_never_hold_all_queries(model):
