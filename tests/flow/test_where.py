@@ -5,6 +5,7 @@ import pytest
 import torch
 from support.tiny_heads import llama, trees
 
+from infoflow.cli import run
 from infoflow.flow import PassOptions, Reader, measure, measure_of, select_occurrences
 from infoflow.foundation import UserError
 from infoflow.heads import (
@@ -183,3 +184,28 @@ def test_words_with_the_tag_take_the_place_of_the_sentence(model):
             similar.append(float(torch.cosine_similarity(states, states.mean(0, keepdim=True)).mean()))
     assert found["count"] == len(similar)
     assert found["value"] == pytest.approx(np.mean(similar), rel=1e-6)
+
+
+NOT_BY_TOKEN = {
+    "weights": ("head_composition", "head_weights"),
+    "texts that it makes itself": ("head_patterns", "head_retrieval", "in_context_learning", "ngram_agreement"),
+    "whole sentences": ("encoder_context", "head_examples", "head_probe", "layer_spectrum", "massive_activation"),
+    "translations": ("detached_translation", "source_contribution", "translation_stages"),
+}
+"""Tables that cannot be restricted to words with a tag, by what they read."""
+
+
+def test_every_other_table_can_be_restricted(tmp_path, capsys):
+    def analyzed(only: str) -> str:
+        where = ["--corpus", "grammar:3", "--where", "upos=NOUN", "--out", str(tmp_path / "run")]
+        assert run(["analyze", "no-such-model", "--only", only, *where]) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    known = analyzed("no_table").split("Choose among: ")[1].split(".")[0].split(", ")
+    others = {name for names in NOT_BY_TOKEN.values() for name in names}
+    assert others < set(known)
+    left_out = analyzed(",".join(known)).split("one by one: ")[1].split(".")[0].split(", ")
+    assert set(left_out) & set(known) - {"given_scores"} == others
+    refused = analyzed(",".join(sorted(others)))
+    assert f"one by one. Got {', '.join(name for name in left_out if name in others)}. Leave out --where" in refused
+    assert "There is no folder" not in refused  # the model has not been looked for
