@@ -171,7 +171,7 @@ _OWN: dict[str, tuple[str, float]] = {
     "Relevance": ("predictions", 20.0),
     "InfluenceByFrequency": ("states", 0.3),
 }
-"""How a measure's own work grows, and its seconds on `_REFERENCE` beyond the passes; see `_law` for unlisted classes."""
+"""How a measure's own work grows, and its seconds on `_REFERENCE` beyond the passes; for other classes see `_law`."""
 
 
 def _passes(measure: AbstractMeasure, counts: Counts) -> float:
