@@ -122,7 +122,7 @@ def test_alive_shares_are_means_over_the_sweep():
 def test_layers_belong_to_the_claim_on_kinds():
     row = verdict("V3", Sweeps(turned=True))
     assert row["verdict"] == "fails"
-    assert "the half of the layers that keeps its heads" in row["reason"]
+    assert "the half of the layers that keeps them" in row["reason"]
 
 
 def test_without_scores_of_the_unpruned_model_intervals_are_wider_but_the_share_is_the_same():

@@ -219,7 +219,7 @@ def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
             permuted=("tasks", lambda curves: curves["layers"].shape[1]),
         ),
     ),
-    given=Given(tasks=("masked-lm", "encoder")),
+    given=Given(),
 )
 def t1(curves: Curves) -> list[Condition]:
     layers = curves["layers"]
@@ -256,7 +256,7 @@ SEMANTICS: dict[str, str | tuple[str, ...]] = {"entities": ("ner-spans", "entity
         "syntax": depths(MASKED, SYNTAX, "k_weights"),
         "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),
     },
-    given=Given(tasks=("masked-lm", "encoder")),
+    given=Given(),
 )
 def t2(curves: Curves) -> list[Condition]:
     gaps = curves["syntax"][:, :, None] - curves["semantics"][:, None]

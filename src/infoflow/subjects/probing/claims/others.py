@@ -93,7 +93,7 @@ def p2(curves: Curves) -> list[Condition]:
         "spearman": trees(MASKED, "spearman"),
         "beyond": trees(MASKED, "uuas", beyond_chain=True),
     },
-    given=Given(tasks=("masked-lm", "encoder")),
+    given=Given(),
 )
 def p4(curves: Curves) -> list[Condition]:
     uuas, spearman = curves["uuas"], curves["spearman"]
