@@ -13,34 +13,16 @@ import argparse
 
 import numpy as np
 import torch
+from _gpt2 import corpus_of, model_of
 from _timing import best_of
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel
 
 import infoflow
-from infoflow.corpus import Corpus, train_tokenizer
+from infoflow.corpus import Corpus
 from infoflow.flow import measure
 from infoflow.routes import RouteImportance, part_importance
 
-TYPES, LAYERS, WIDTH, HEADS, BATCH, LEAST = 2000, 4, 128, 4, 8, 0.04
-
-
-def corpus_of(num: int) -> Corpus:
-    random = np.random.default_rng(0)
-    chances = 1 / np.arange(1, TYPES + 1)
-    lengths = random.integers(6, 41, num)
-    words = [random.choice(TYPES, length, p=chances / chances.sum()).tolist() for length in lengths]
-    return Corpus.from_sentences([" ".join(f"w{word}" for word in row) for row in words])
-
-
-def model_of(corpus: Corpus) -> infoflow.models.Model:
-    tokenizer = train_tokenizer((one.text for one in corpus), TYPES)
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=len(tokenizer), n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, initializer_range=0.1, bos_token_id=None,
-        eos_token_id=None, attn_implementation="eager",
-    )  # fmt: skip
-    return infoflow.load_model(GPT2LMHeadModel(config), tokenizer, "cpu")
+LAYERS, WIDTH, HEADS, BATCH, LEAST = 4, 128, 4, 8, 0.04
 
 
 def plain(model: infoflow.models.Model, corpus: Corpus) -> np.ndarray:
@@ -97,7 +79,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     corpus = corpus_of(options.texts)
-    model = model_of(corpus)
+    model = model_of(corpus, n_embd=WIDTH, n_layer=LAYERS, initializer_range=0.1, attn_implementation="eager")
     seconds, found = best_of(
         options.rounds,
         {

@@ -16,34 +16,17 @@ import math
 
 import numpy as np
 import torch
+from _gpt2 import corpus_of, model_of
 from _timing import best_of
 from torch import Tensor
 from torch.nn.functional import normalize
-from transformers import GPT2Config, GPT2LMHeadModel
 
 import infoflow
-from infoflow.corpus import Corpus, train_tokenizer
+from infoflow.corpus import Corpus
 from infoflow.flow import measure
 from infoflow.spectra import LayerSpectrum
 
-TYPES, LAYERS, WIDTH, BATCH, CORRUPTED, RIDGE, TEMPERATURE, ORDERS = 2000, 6, 128, 32, 0.15, 1e-4, 0.1, 3
-
-
-def corpus_of(num: int) -> Corpus:
-    random = np.random.default_rng(0)
-    chances = 1 / np.arange(1, TYPES + 1)
-    lengths = random.integers(6, 41, num)
-    words = [random.choice(TYPES, length, p=chances / chances.sum()).tolist() for length in lengths]
-    return Corpus.from_sentences([" ".join(f"w{word}" for word in row) for row in words])
-
-
-def model_of(corpus: Corpus) -> infoflow.models.Model:
-    tokenizer = train_tokenizer((one.text for one in corpus), TYPES)
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=len(tokenizer), n_embd=WIDTH, n_layer=LAYERS, n_head=4, bos_token_id=None, eos_token_id=None
-    )
-    return infoflow.load_model(GPT2LMHeadModel(config), tokenizer, "cpu")
+BATCH, CORRUPTED, RIDGE, TEMPERATURE, ORDERS = 32, 0.15, 1e-4, 0.1, 3
 
 
 def plain(model: infoflow.models.Model, corpus: Corpus) -> dict[str, np.ndarray]:
@@ -123,7 +106,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     corpus = corpus_of(options.texts)
-    model = model_of(corpus)
+    model = model_of(corpus, n_embd=128, n_layer=6)
     seconds, found = best_of(
         options.rounds,
         {

@@ -2,7 +2,7 @@
 
 # N rows (estimate, seeds, draws), L layers, R bins of frequency rank
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Literal
@@ -13,9 +13,17 @@ from infoflow import representations
 from infoflow.foundation import stream
 from infoflow.results import Spec
 
-from ._finding import Control, Curves
+from ._finding import GAIN, Condition, Control, Curves, exceeds
 from ._model_group import CAUSAL, MASKED, NAMES, TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, check_layers
+
+
+def exceeds_others(what: str, curves: Curves, most: Spec, others: Sequence[Spec]) -> list[Condition]:
+    """Conditions that the share of the objective `most` exceeds that of each other; curves are named by objective."""
+    return [
+        exceeds(f"{what} {NAMES[other]}", curves[most.name] - curves[other.name], 0.0, "share", bounds=GAIN)
+        for other in others
+    ]
 
 
 # Shapes of curves: steps, ratios and rank correlations. Rows are draws and columns are layers.

@@ -240,6 +240,10 @@ def one_number(rows: SeedRows) -> np.ndarray:
     return numbers
 
 
+def mean_number(rows: SeedRows) -> np.ndarray:
+    return rows.numbers.mean(axis=1, keepdims=True)
+
+
 class Exact(np.ndarray):
     """Marks numbers without a bootstrap over sentences, since constant replicates may also come from few tasks."""
 

@@ -84,10 +84,10 @@ class AbstractWordMeasure(SummedMeasure):
             known = next(iter(self._read.values()))
             none = {name: sums[:, :1] * 0 for name, sums in known.items()}  # no head, and the control
             last = max(*self._read, len(activations.model.anatomy.stack(self._stack).layers) - 1)
-            for layer in range(last + 1):  # a layer without attention (hybrid models) has none
-                for name, sums in self._read.get(layer, none).items():
-                    self._add(f"{name}.hits.{layer}", sums[:, :-1])
-                    self._add(f"{name}.uniform.{layer}", sums[:, -1:])
+            layers = [self._read.get(layer, none) for layer in range(last + 1)]  # hybrid models: some without attention
+            for name in known:
+                self._add_layers(f"{name}.hits", [sums[name][:, :-1] for sums in layers])
+                self._add_layers(f"{name}.uniform", [sums[name][:, -1:] for sums in layers])
         self._asked, self._open, self._read = None, None, {}
 
     def update_block(self, activations: Activations, layer: int) -> None:
@@ -126,7 +126,7 @@ class AbstractWordMeasure(SummedMeasure):
         start: int,
         part: slice,
     ) -> None:
-        """Add a part of the queries, of which the first in `visible` has the number `start`."""
+        """Add the queries `part` of a block; query `start` of the text is the first row of `visible`."""
         assert self._open is not None
         layer, places = self._open, (start + part.start, start + part.stop)
         _, control = activations.shared(

@@ -96,14 +96,17 @@ def _share(measure: Any, counts: Counts) -> float:
 
 def _explained(measure: Any, counts: Counts) -> float:
     """Products of a text's tokens and of its predictions that relevance explains, summed over the texts it reads."""
-    each = counts.lengths * np.minimum(counts.lengths, MOST_EXPLAINED)
-    return min(_share(measure, counts) * float(each.sum()), measure.sentences * MOST_EXPLAINED**2)
+    total = float(_of_texts(counts).sum())
+    return min(_share(measure, counts) * total, measure.sentences * MOST_EXPLAINED**2)
+
+
+def _of_texts(counts: Counts) -> np.ndarray:
+    return counts.lengths * np.minimum(counts.lengths, MOST_EXPLAINED)
 
 
 def _of_predictions(measure: Any, counts: Counts) -> float:
     """Work on states and on attention: in texts of 2,700 tokens divided by the number of heads, both cost the same."""
-    each = counts.lengths * np.minimum(counts.lengths, MOST_EXPLAINED)
-    length = float((counts.lengths * each).sum() / each.sum())
+    length = float(np.average(counts.lengths, weights=_of_texts(counts)))
     return counts.layers * _explained(measure, counts) * (1 + counts.heads * length / 2700)
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from infoflow.findings._control import seeds_alone
-from infoflow.findings._curves import spearman
+from infoflow.findings._curves import exceeds_others, spearman
 from infoflow.findings._finding import CORRELATION, GAIN, SHARE, Condition, Curves, claim, exceeds
 from infoflow.findings._model_group import CAUSAL, MASKED, TRANSLATION, Absent
 from infoflow.findings._sources import OURS, Source
-from infoflow.findings._table import Reading, SeedRows, Table
+from infoflow.findings._table import Reading, SeedRows, Table, mean_number
 from infoflow.results import Spec
 
 from .measures import NEURONS_BY_LAYER
@@ -130,14 +130,9 @@ def n4(curves: Curves) -> list[Condition]:
     ]
 
 
-def _mean(rows: SeedRows) -> np.ndarray:
-    return rows.numbers.mean(axis=1, keepdims=True)
-
-
 def _of_all_layers(kind: str) -> dict[str, Reading]:
     """The share of neurons of this kind, averaged over layers, for each objective."""
-    objectives = {"causal": CAUSAL, "masked": MASKED, "translation": TRANSLATION}
-    return {name: _kind(kind, objective).reduce(_mean) for name, objective in objectives.items()}
+    return {one.name: _kind(kind, one).reduce(mean_number) for one in (CAUSAL, MASKED, TRANSLATION)}
 
 
 _SEEN = "none: the source studies causal LMs; seen in the seeds 31 to 33 of experiments/studies/after-the-seeds"
@@ -152,16 +147,11 @@ _DEAD, _POSITIONAL = _of_all_layers(DEAD), _of_all_layers(POSITIONAL)
     statistic="share of neurons that are never active, averaged over layers: translation encoder minus causal LM, and "
     "translation encoder minus masked LM, both above 0",
     reads=_DEAD,
-    controls=(seeds_alone(_DEAD, "translation", "causal", "masked"),),
+    controls=(seeds_alone(_DEAD, "translation", "causal-lm", "masked-lm"),),
 )
 def n5(curves: Curves) -> list[Condition]:
     """Conditions that compare dead neurons between objectives."""
-    return [
-        exceeds(
-            f"dead neurons beyond those of the {name}", curves["translation"] - curves[other], 0.0, "share", bounds=GAIN
-        )
-        for other, name in (("causal", "causal LM"), ("masked", "masked LM"))
-    ]
+    return exceeds_others("dead neurons beyond those of the", curves, TRANSLATION, (CAUSAL, MASKED))
 
 
 @claim(
@@ -173,12 +163,12 @@ def n5(curves: Curves) -> list[Condition]:
     statistic="share of neurons with more than .05 nats of information about position, averaged over layers: masked "
     "LM minus causal LM, and causal LM minus translation encoder, both above 0",
     reads=_POSITIONAL,
-    controls=(seeds_alone(_POSITIONAL, "masked", "causal", "translation"),),
+    controls=(seeds_alone(_POSITIONAL, "masked-lm", "causal-lm", "translation"),),
 )
 def n6(curves: Curves) -> list[Condition]:
     """Conditions that compare neurons that follow position between objectives."""
     gaps = {
-        "masked LM beyond the causal LM": curves["masked"] - curves["causal"],
-        "causal LM beyond the translation encoder": curves["causal"] - curves["translation"],
+        "masked LM beyond the causal LM": curves[MASKED.name] - curves[CAUSAL.name],
+        "causal LM beyond the translation encoder": curves[CAUSAL.name] - curves[TRANSLATION.name],
     }
     return [exceeds(f"positional neurons, {name}", gap, 0.0, "share", bounds=GAIN) for name, gap in gaps.items()]

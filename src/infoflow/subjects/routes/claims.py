@@ -3,11 +3,12 @@
 import numpy as np
 
 from infoflow.findings._control import seeds_alone
+from infoflow.findings._curves import exceeds_others
 from infoflow.findings._finding import GAIN, SHARE, Condition, Curves, Given, claim, exceeds
 from infoflow.findings._head_numbers import heads, held_out, largest
 from infoflow.findings._model_group import CAUSAL, MASKED, TRANSLATION, Absent
 from infoflow.findings._sources import OURS, Source
-from infoflow.findings._table import Reading, SeedRows, Table, together
+from infoflow.findings._table import Reading, SeedRows, Table, mean_number, together
 from infoflow.heads import HEAD_POSITIONAL
 from infoflow.results import Spec
 
@@ -114,19 +115,12 @@ def _over_layers(rows: SeedRows) -> np.ndarray:
     return np.stack([own.numbers.sum(axis=1) for _, own in rows.groups("layer")], axis=1).mean(axis=1, keepdims=True)
 
 
-def _mean(rows: SeedRows) -> np.ndarray:
-    return rows.numbers.mean(axis=1, keepdims=True)
-
-
 _SEEN = "none: the source compares no objectives; seen in the seeds 31 to 33 of experiments/studies/after-the-seeds"
-_OBJECTIVES: dict[str, Spec] = {"masked": MASKED, "causal": CAUSAL, "translation": TRANSLATION}
+_OBJECTIVES = (MASKED, CAUSAL, TRANSLATION)
 _HEADS: dict[str, Reading] = {
-    name: _importance(HEAD, objective).where(sublayer="self").reduce(_over_layers)
-    for name, objective in _OBJECTIVES.items()
+    one.name: _importance(HEAD, one).where(sublayer="self").reduce(_over_layers) for one in _OBJECTIVES
 }
-_RESIDUALS: dict[str, Reading] = {
-    name: _importance(RESIDUAL, objective).reduce(_mean) for name, objective in _OBJECTIVES.items()
-}
+_RESIDUALS: dict[str, Reading] = {one.name: _importance(RESIDUAL, one).reduce(mean_number) for one in _OBJECTIVES}
 
 
 @claim(
@@ -138,14 +132,11 @@ _RESIDUALS: dict[str, Reading] = {
     statistic="importance of all heads of a layer, averaged over layers: masked LM minus causal LM, and masked LM "
     "minus translation encoder, both above 0",
     reads=_HEADS,
-    controls=(seeds_alone(_HEADS, "masked", "causal", "translation"),),
+    controls=(seeds_alone(_HEADS, *_HEADS),),
 )
 def r4(curves: Curves) -> list[Condition]:
     """Conditions that compare the importance of heads between objectives."""
-    return [
-        exceeds(f"importance beyond that in the {name}", curves["masked"] - curves[other], 0.0, "share", bounds=GAIN)
-        for other, name in (("causal", "causal LM"), ("translation", "translation encoder"))
-    ]
+    return exceeds_others("importance beyond that in the", curves, MASKED, (CAUSAL, TRANSLATION))
 
 
 @claim(
@@ -156,13 +147,8 @@ def r4(curves: Curves) -> list[Condition]:
     statistic="importance of residual connections, averaged over blocks: translation encoder minus causal LM, and "
     "translation encoder minus masked LM, both above 0",
     reads=_RESIDUALS,
-    controls=(seeds_alone(_RESIDUALS, "translation", "causal", "masked"),),
+    controls=(seeds_alone(_RESIDUALS, *reversed(_RESIDUALS)),),
 )
 def r5(curves: Curves) -> list[Condition]:
     """Conditions that compare residual connections between objectives."""
-    return [
-        exceeds(
-            f"importance beyond that in the {name}", curves["translation"] - curves[other], 0.0, "share", bounds=GAIN
-        )
-        for other, name in (("causal", "causal LM"), ("masked", "masked LM"))
-    ]
+    return exceeds_others("importance beyond that in the", curves, TRANSLATION, (CAUSAL, MASKED))
